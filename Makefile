@@ -1,0 +1,48 @@
+# `make demo` and `make test` do all their set-up themselves; they need Python 3.11 or later.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/ready
+PROTOS := $(wildcard proto/prefix_cache/v1/*.proto)
+
+.PHONY: demo test check bench format proto setup clean
+
+demo: $(READY)  ## play conversations through three nodes and a router, and show what was saved
+	$(BIN)/prefix-cache demo
+
+test: $(READY)  ## all tests
+	$(BIN)/python -m pytest
+
+bench: $(READY)  ## measure, as ratios against baselines of the same run
+	$(BIN)/python -m pytest -m bench -s tests/bench
+
+check: $(READY)  ## lint, format, types, layers, wire contract, generated code
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/buf lint proto
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \
+	  && $(MAKE) --no-print-directory proto OUT="$$fresh" \
+	  && diff -r -x __init__.py -x __pycache__ "$$fresh/prefix_cache/v1" prefix_cache/v1 \
+	  && echo "generated code is up to date"
+
+format: $(READY)  ## put the code into its format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+proto: OUT ?= .
+proto: $(READY)  ## generate prefix_cache/v1 from proto/
+	$(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
+	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(OUT) \
+	  --grpc_python_out=$(OUT) --mypy_out=quiet:$(OUT) --mypy_grpc_out=quiet:$(OUT) $(PROTOS)
+
+setup: $(READY)  ## the virtual environment alone
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[tokenizers]'
+	touch $(READY)
+
+clean:  ## remove what set-up and tools made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

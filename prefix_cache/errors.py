@@ -1,0 +1,134 @@
+"""Every error this project raises on purpose.
+
+Each has a ``reason``, stable and the same on the wire (``google.rpc.ErrorInfo.reason``), and
+``details``: the values concerned.  The message names them and says what was expected.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PrefixCacheError(Exception):
+    """Base of all.  ``details`` holds the values that the message names."""
+
+    reason: ClassVar[str] = "INTERNAL"
+    by_reason: ClassVar[dict[str, type[PrefixCacheError]]] = {}
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.details = details
+
+    def __init_subclass__(cls, *, reason: str) -> None:
+        super().__init_subclass__()
+        cls.reason = reason
+        cls.by_reason[reason] = cls
+
+
+# --- what a caller passed -------------------------------------------------------------------
+
+
+class InvalidArgument(PrefixCacheError, ValueError, reason="INVALID_ARGUMENT"):
+    """A value is outside what the call accepts."""
+
+
+class InvalidTokens(InvalidArgument, reason="INVALID_TOKENS"):
+    """Token ids outside 0..2^32-1, a byte string that is no multiple of four, or none at all."""
+
+
+class InvalidTokenType(PrefixCacheError, TypeError, reason="INVALID_TOKEN_TYPE"):
+    """Tokens are no flat sequence of integers."""
+
+
+class InvalidExtraKeys(InvalidArgument, reason="INVALID_EXTRA_KEYS"):
+    """An extra key is not ``(start, end | None, key | None)`` over token positions."""
+
+
+class InvalidIdentity(InvalidArgument, reason="INVALID_IDENTITY"):
+    """An identity has a field of the wrong type."""
+
+
+class IdentityMismatch(InvalidArgument, reason="IDENTITY_MISMATCH"):
+    """The client works with another block size, model or KV dtype than the node."""
+
+
+class CommitBeyondTokens(InvalidArgument, reason="COMMIT_BEYOND_TOKENS"):
+    """More tokens were committed than the sequence has."""
+
+
+class MalformedFile(InvalidArgument, reason="MALFORMED_FILE"):
+    """An input file cannot be read; names the file and the line."""
+
+
+# --- what the state does not allow ----------------------------------------------------------
+
+
+class PoolExhausted(PrefixCacheError, reason="POOL_EXHAUSTED"):
+    """More blocks are needed than are free or evictable now; release something and retry."""
+
+
+class PromptTooLarge(PoolExhausted, ValueError, reason="PROMPT_TOO_LARGE"):
+    """More blocks are needed than the pool has; no waiting helps."""
+
+
+class UnknownSequence(PrefixCacheError, LookupError, reason="UNKNOWN_SEQUENCE"):
+    """No such sequence."""
+
+
+class ReleasedSequence(UnknownSequence, reason="RELEASED_SEQUENCE"):
+    """The sequence was released before."""
+
+
+class ForeignSequence(UnknownSequence, reason="FOREIGN_SEQUENCE"):
+    """The sequence belongs to another cache."""
+
+
+class SequenceExists(PrefixCacheError, ValueError, reason="SEQUENCE_EXISTS"):
+    """The session already has a live sequence of this number."""
+
+
+class SequencesLive(PrefixCacheError, RuntimeError, reason="SEQUENCES_LIVE"):
+    """The call needs that no sequence lives."""
+
+
+class UnknownRoute(PrefixCacheError, LookupError, reason="UNKNOWN_ROUTE"):
+    """No routed turn of this number waits for its report."""
+
+
+class AuditError(PrefixCacheError, AssertionError, reason="AUDIT"):
+    """The index contradicts itself: a fault of ours."""
+
+
+# --- what stands around us ------------------------------------------------------------------
+
+
+class Unsupported(PrefixCacheError, reason="UNSUPPORTED"):
+    """The peer does not offer this."""
+
+
+class Unavailable(PrefixCacheError, ConnectionError, reason="UNAVAILABLE"):
+    """The peer cannot be reached, or broke off."""
+
+
+class Draining(Unavailable, reason="DRAINING"):
+    """The node takes no new sequences any more."""
+
+
+class NoNodeAvailable(Unavailable, reason="NO_NODE_AVAILABLE"):
+    """No node can take the turn."""
+
+
+class DeadlineExceeded(PrefixCacheError, TimeoutError, reason="DEADLINE_EXCEEDED"):
+    """The peer did not answer in time."""
+
+
+class MessageTooLarge(PrefixCacheError, ValueError, reason="MESSAGE_TOO_LARGE"):
+    """A message is above the peer's limit."""
+
+
+class MissingExtra(PrefixCacheError, ImportError, reason="MISSING_EXTRA"):
+    """An optional part is not installed; names the extra that brings it."""
+
+
+class CannotListen(PrefixCacheError, OSError, reason="CANNOT_LISTEN"):
+    """The address cannot be listened on, for example because it is in use."""

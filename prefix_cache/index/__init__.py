@@ -1,0 +1,20 @@
+"""The index: an exact map from token prefixes to the KV blocks that hold them."""
+
+from prefix_cache.index.cache import BlockCache
+from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Event
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.results import Appended, Match, Stats
+from prefix_cache.index.sequence import Sequence
+
+__all__ = [
+    "Appended",
+    "BlockCache",
+    "BlocksRemoved",
+    "BlocksStored",
+    "Cleared",
+    "Event",
+    "Identity",
+    "Match",
+    "Sequence",
+    "Stats",
+]

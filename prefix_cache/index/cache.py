@@ -1,0 +1,356 @@
+"""``BlockCache``: which KV blocks hold the KV of which tokens, who uses them, what goes next."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Callable, Iterable
+
+from prefix_cache.errors import (
+    CommitBeyondTokens,
+    ForeignSequence,
+    InvalidArgument,
+    InvalidTokens,
+    PoolExhausted,
+    PromptTooLarge,
+    ReleasedSequence,
+    SequencesLive,
+    UnknownSequence,
+)
+from prefix_cache.index.audit import audit
+from prefix_cache.index.block_hash import BlockHasher, HashFunction
+from prefix_cache.index.block_pool import BlockPool
+from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Event
+from prefix_cache.index.extra_keys import ExtraKey, ExtraKeys
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.results import Appended, Match, Stats
+from prefix_cache.index.run import Root, Run
+from prefix_cache.index.sequence import Sequence, block_ids
+from prefix_cache.index.tokens import TOKEN_BYTES, Tokens, as_token_bytes
+
+log = logging.getLogger(__name__)
+
+
+class BlockCache:
+    """Index of one worker's KV memory of ``num_blocks`` blocks of ``block_size`` tokens.
+
+    A sequence lives from ``acquire`` to ``release``.  Blocks whose KV the worker has committed
+    can be found by later prompts of an equal ``Identity``, and are evicted, least recently
+    released first, only when nobody uses them and a block is needed.
+
+    Every call either succeeds or raises a ``PrefixCacheError`` and changes nothing.  The cache is
+    single-threaded: callers on several threads hold a lock around each call.
+
+    ``on_event`` is called with every change of the findable set before the call that made it
+    returns; what it raises is logged and goes no further, since the change has happened.
+    ``hash_function(parent, block, extra)`` replaces the chain hash.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int = 4096,
+        block_size: int = 16,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        hash_function: HashFunction | None = None,
+    ) -> None:
+        _check_positive("num_blocks", num_blocks)
+        _check_positive("block_size", block_size)
+        self._block_size = block_size
+        self._on_event = on_event
+        self._pool = BlockPool(num_blocks)
+        self._tree = PrefixTree(block_size, BlockHasher(block_size, hash_function))
+        self._live: dict[int, Sequence] = {}
+        self._opened = 0
+        self._query_tokens = 0
+        self._hit_tokens = 0
+        self._evicted_blocks = 0
+
+    @property
+    def num_blocks(self) -> int:
+        """Physical blocks in the pool."""
+        return self._pool.num_blocks
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block."""
+        return self._block_size
+
+    # --- the life of a sequence -------------------------------------------------------------
+
+    def match(
+        self, identity: Identity, tokens: Tokens, extra_keys: Iterable[ExtraKey] = ()
+    ) -> Match:
+        """Return what ``acquire`` would find cached now; changes nothing, pins nothing."""
+        place = self._find(identity, _prompt_bytes(tokens), ExtraKeys(extra_keys, self._block_size))
+        return Match(place.depth * self._block_size, block_ids(self._tree.blocks_to(place)))
+
+    def acquire(
+        self, identity: Identity, tokens: Tokens, extra_keys: Iterable[ExtraKey] = ()
+    ) -> Sequence:
+        """Open a sequence for a prompt: find its cached prefix, pin it, allocate the rest.
+
+        At least one token is left to compute, so that there are logits to go on from.  Raises
+        ``PoolExhausted`` when the blocks are not there now, ``PromptTooLarge`` when they never
+        will be, ``InvalidTokens`` for an empty prompt.
+        """
+        prompt = _prompt_bytes(tokens)
+        keys = ExtraKeys(extra_keys, self._block_size)
+        place = self._find(identity, prompt, keys)
+        num_tokens = len(prompt) // TOKEN_BYTES
+        total = self._blocks_for(num_tokens)
+        needed = total - place.depth
+        self._check_room(total, needed, self._tree.evictable_on(place))
+        run = self._tree.boundary(place)
+        self._tree.pin(run)
+        table = self._tree.blocks_to(Place(run, len(run), place.depth)) + self._take(needed)
+        pending = bytearray(prompt[place.depth * self._tree.block_bytes :])
+        seq = Sequence(self, self._next_id(), keys, run, place.depth, table, pending)
+        seq.num_tokens = num_tokens
+        seq.num_cached_tokens = seq.num_committed_tokens = place.depth * self._block_size
+        self._live[seq.id] = seq
+        self._query_tokens += num_tokens
+        self._hit_tokens += seq.num_cached_tokens
+        return seq
+
+    def commit(self, seq: Sequence, num_tokens: int) -> None:
+        """Say that the KV of the first ``num_tokens`` tokens is written.
+
+        Full blocks among them become findable.  A block that is cached already stays as it is,
+        and the sequence keeps its own copy to itself.  Nothing happens where that many tokens are
+        committed already; more than the sequence has raises ``CommitBeyondTokens``.
+        """
+        self._check_live(seq)
+        if not isinstance(num_tokens, int) or num_tokens < 0:
+            raise InvalidArgument(
+                f"num_tokens is {num_tokens!r}, expected an integer from 0", value=repr(num_tokens)
+            )
+        if num_tokens > seq.num_tokens:
+            raise CommitBeyondTokens(
+                f"cannot commit {num_tokens} tokens of sequence {seq.id}, it has {seq.num_tokens}",
+                num_tokens=num_tokens,
+                sequence_tokens=seq.num_tokens,
+            )
+        if num_tokens <= seq.num_committed_tokens:
+            return
+        target = seq.findable_blocks(num_tokens, self._block_size)
+        while seq.depth < target:
+            self._publish(seq, target)
+        seq.num_committed_tokens = num_tokens
+
+    def append(self, seq: Sequence, token_ids: Tokens) -> Appended:
+        """Add tokens, generated or given, and allocate the blocks they need.
+
+        Where the last, partial block is shared with a fork, a copy takes its place: the worker
+        makes the ``copies`` before it writes.  Raises ``PoolExhausted`` or ``PromptTooLarge``.
+        """
+        self._check_live(seq)
+        tokens = as_token_bytes(token_ids)
+        if not tokens:
+            return Appended((), ())
+        num_tokens = seq.num_tokens + len(tokens) // TOKEN_BYTES
+        total = self._blocks_for(num_tokens)
+        copied = bool(seq.num_tokens % self._block_size) and self._pool.is_shared(seq.table[-1])
+        needed = total - len(seq.table) + copied
+        self._check_room(total, needed, 0)
+        taken = self._take(needed)
+        copies: tuple[tuple[int, int], ...] = ()
+        if copied:
+            src, dst = seq.table[-1], taken.pop(0)
+            self._pool.give_back(array("i", [src]))
+            seq.table[-1] = dst
+            copies = ((src, dst),)
+        seq.table += taken
+        seq.pending += tokens
+        seq.num_tokens = num_tokens
+        return Appended(tuple(taken), copies)
+
+    def fork(self, seq: Sequence) -> Sequence:
+        """Open a sequence that shares every block of ``seq``, the partial last one included."""
+        self._check_live(seq)
+        child = Sequence(
+            self,
+            self._next_id(),
+            seq.extra_keys,
+            seq.run,
+            seq.depth,
+            seq.table[:],
+            seq.pending[:],
+        )
+        child.duplicates = seq.duplicates[:]
+        child.num_tokens = seq.num_tokens
+        child.num_cached_tokens = seq.num_cached_tokens
+        child.num_committed_tokens = seq.num_committed_tokens
+        child.family = seq.family
+        child.family.add(child)
+        self._pool.share(seq.private_blocks())
+        self._tree.pin(seq.run)
+        self._live[child.id] = child
+        return child
+
+    def release(self, seq: Sequence) -> None:
+        """End a sequence: committed blocks stay cached, what only it held becomes free."""
+        self._check_live(seq)
+        self._pool.give_back(seq.private_blocks())
+        self._tree.unpin(seq.run)
+        seq.family.discard(seq)
+        seq.released = True
+        del self._live[seq.id]
+
+    # --- the cache as a whole ---------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Drop every cached block.  Raises ``SequencesLive`` while a sequence lives."""
+        if self._live:
+            raise SequencesLive(
+                f"cannot reset while {len(self._live)} sequences live", live=len(self._live)
+            )
+        self._pool = BlockPool(self.num_blocks)
+        self._tree = PrefixTree(self._block_size, self._tree.hasher)
+        self._emit(Cleared())
+
+    def stats(self) -> Stats:
+        """Blocks by state and counters, in constant time."""
+        return Stats(
+            num_blocks=self._pool.num_blocks,
+            free=self._pool.free,
+            cached=self._pool.cached,
+            private=self._pool.private,
+            evictable=self._tree.evictable,
+            live_sequences=len(self._live),
+            query_tokens=self._query_tokens,
+            hit_tokens=self._hit_tokens,
+            evicted_blocks=self._evicted_blocks,
+        )
+
+    def audit(self) -> None:
+        """Check every invariant, in time that grows with the cache; ``AuditError`` if one fails."""
+        audit(self._pool, self._tree, self._live.values(), self._block_size)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _find(self, identity: Identity, prompt: bytes, keys: ExtraKeys) -> Place:
+        root = self._tree.root(identity)
+        limit = (len(prompt) // TOKEN_BYTES - 1) // self._block_size
+        if keys.limit is not None:
+            limit = min(limit, keys.limit)
+        return self._tree.find(Place(root, 0, 0), prompt, keys, limit)
+
+    def _publish(self, seq: Sequence, target: int) -> None:
+        """Take ``seq`` towards ``target`` findable blocks, with all forks that share them.
+
+        One step goes as far as the same forks share the same blocks, and as the blocks are either
+        all cached already or all new.
+        """
+        old, start = seq.run, seq.depth
+        sharers = [
+            other for other in seq.family if other.depth == start and other.shares(seq, start + 1)
+        ]
+        stop = target
+        while not all(other.shares(seq, stop) for other in sharers):
+            stop -= 1
+        tree = self._tree
+        cached = tree.find(Place(old, len(old), start), seq.pending, seq.extra_keys, stop)
+        if cached.depth > start:
+            new, stop, twice = tree.boundary(cached), cached.depth, True
+        else:
+            new, twice = self._store(seq, stop, len(sharers)), False
+        for sharer in sharers:
+            sharer.advance(new, stop, self._block_size, keeps_copies=twice)
+            if new is not old:
+                tree.move_pin(old, new)
+
+    def _store(self, seq: Sequence, stop: int, sharers: int) -> Run:
+        """Make the blocks of ``seq`` up to ``stop`` findable; the run that ends with them."""
+        run, start = seq.run, seq.depth
+        blocks = seq.table[start:stop]
+        tokens = bytes(seq.pending[: len(blocks) * self._tree.block_bytes])
+        extra = seq.extra_keys.for_blocks(start, stop)
+        parent = run.last_hash
+        hashes = self._tree.hasher.chain(parent, tokens, extra)
+        chain_begins = isinstance(run, Root)
+        run = self._tree.grow(run, sharers, tokens, hashes, blocks, extra)
+        self._pool.hand_over(blocks)
+        if self._on_event is not None:
+            size = self._tree.hasher.size
+            self._emit(
+                BlocksStored(
+                    block_hashes=tuple(
+                        bytes(hashes[at : at + size]) for at in range(0, len(hashes), size)
+                    ),
+                    parent_block_hash=None if chain_begins else parent,
+                    token_ids=tokens,
+                    block_size=self._block_size,
+                    extra_keys=tuple(extra.get(index, b"") for index in range(len(blocks))),
+                    identity=self._tree.identity_of(run),
+                )
+            )
+        return run
+
+    def _take(self, count: int) -> array[int]:
+        """``count`` blocks, which must be there: free ones first, then evicted ones."""
+        blocks = self._pool.take(min(count, self._pool.free))
+        short = count - len(blocks)
+        if short:
+            removed: list[bytes] | None = None if self._on_event is None else []
+            evicted = self._tree.evict(short, removed)
+            self._pool.take_over(evicted)
+            self._evicted_blocks += short
+            blocks += evicted
+            if removed:
+                self._emit(BlocksRemoved(tuple(removed)))
+        return blocks
+
+    def _emit(self, event: Event) -> None:
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:
+            log.exception("on_event raised; the event was %r", type(event).__name__)
+
+    def _check_room(self, total: int, needed: int, pinned: int) -> None:
+        """``pinned`` of the evictable blocks are about to be pinned and do not count."""
+        if total > self.num_blocks:
+            raise PromptTooLarge(
+                f"the sequence needs {total} blocks, the pool has {self.num_blocks}",
+                needed=total,
+                num_blocks=self.num_blocks,
+            )
+        available = self._pool.free + self._tree.evictable - pinned
+        if needed > available:
+            raise PoolExhausted(
+                f"{needed} blocks are needed, {available} are free or evictable",
+                needed=needed,
+                available=available,
+            )
+
+    def _check_live(self, seq: Sequence) -> None:
+        if not isinstance(seq, Sequence):
+            raise UnknownSequence(f"{seq!r} is no sequence", value=repr(seq))
+        if seq.cache is not self:
+            raise ForeignSequence(f"sequence {seq.id} belongs to another cache", id=seq.id)
+        if seq.released:
+            raise ReleasedSequence(f"sequence {seq.id} was released before", id=seq.id)
+
+    def _blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self._block_size)
+
+    def _next_id(self) -> int:
+        self._opened += 1
+        return self._opened
+
+
+def _prompt_bytes(tokens: Tokens) -> bytes:
+    prompt = as_token_bytes(tokens)
+    if not prompt:
+        raise InvalidTokens("the prompt is empty, expected at least one token")
+    return prompt
+
+
+def _check_positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise InvalidArgument(
+            f"{name} is {value!r}, expected an integer from 1", name=name, value=repr(value)
+        )

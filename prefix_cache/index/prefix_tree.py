@@ -1,0 +1,247 @@
+"""The prefix tree: per identity a tree of runs; in all of them one order of eviction.
+
+Finding hashes one block to choose a child and then compares bytes, so the price of a hit follows
+the number of runs, not of blocks.  Runs split where prompts diverge and merge again where nothing
+tells them apart.
+
+Eviction is exact per-block LRU.  A release stamps what it leaves unused, from the last run up to
+the first, and in this order those runs go to the end of one list.  So a run stands before its
+ancestors in the list: the first has no children, and its last block is the next to go.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from typing import NamedTuple
+
+from prefix_cache.index.block_hash import BlockHasher
+from prefix_cache.index.extra_keys import ExtraKeys
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.run import Root, Run
+from prefix_cache.index.tokens import TOKEN_BYTES
+
+
+class Place(NamedTuple):
+    """After the first ``into`` blocks of ``run``, ``depth`` blocks from the root."""
+
+    run: Run
+    into: int
+    depth: int
+
+
+class PrefixTree:
+    """All findable blocks.  ``evictable`` is how many of them nobody uses."""
+
+    def __init__(self, block_size: int, hasher: BlockHasher) -> None:
+        self.block_bytes = block_size * TOKEN_BYTES
+        self.hasher = hasher
+        self.roots: dict[Identity, Root] = {}
+        self.unused: OrderedDict[Run, None] = OrderedDict()  # next to be evicted first
+        self.evictable = 0
+        self._releases = 0
+
+    # --- find -------------------------------------------------------------------------------
+
+    def root(self, identity: Identity) -> Root:
+        """Root of an identity; a new one, where it has none, is kept from its first pin on."""
+        return self.roots.get(identity) or Root(identity, self.hasher.root(identity))
+
+    def identity_of(self, run: Run) -> Identity:
+        """Whose chains a run belongs to."""
+        while not isinstance(run, Root):
+            run = _parent(run)
+        return run.identity
+
+    def find(
+        self, start: Place, tokens: bytes | bytearray, extra_keys: ExtraKeys, limit: int
+    ) -> Place:
+        """Follow ``tokens``, whose first block comes after ``start``, for as long as cached.
+
+        ``start`` is the end of a run.  Not deeper than ``limit`` blocks from the root.
+        """
+        run, into, depth = start
+        at = 0
+        while depth < limit and run.children:
+            block = bytes(tokens[at : at + self.block_bytes])
+            extra = extra_keys.for_block(depth)
+            child = run.child(self.hasher.block(run.last_hash, block, extra), block, extra)
+            if child is None:
+                break
+            equal = child.common_blocks(tokens, at, limit - depth, depth, extra_keys)
+            run, into, depth = child, equal, depth + equal
+            at += equal * self.block_bytes
+            if equal < len(child):
+                break
+        return Place(run, into, depth)
+
+    def blocks_to(self, place: Place) -> array[int]:
+        """Physical blocks from the root to ``place``."""
+        parts = [place.run.blocks[: place.into]]
+        above = place.run.parent
+        while above is not None:
+            parts.append(above.blocks)
+            above = above.parent
+        blocks = array("i")
+        for part in reversed(parts):
+            blocks += part
+        return blocks
+
+    def evictable_on(self, place: Place) -> int:
+        """How many of the blocks up to ``place`` nobody uses: pinning it takes them away."""
+        count = 0
+        run: Run | None = place.run
+        length = place.into
+        while run is not None and not run.uses:
+            count += length
+            run = run.parent
+            length = len(run) if run is not None else 0
+        return count
+
+    # --- use --------------------------------------------------------------------------------
+
+    def pin(self, run: Run) -> None:
+        """Add a user; what was unused up to the root is in use from now on."""
+        run.users += 1
+        node: Run | None = run
+        while node is not None:
+            node.uses += 1
+            if node.uses > 1:
+                return
+            if isinstance(node, Root):
+                self.roots[node.identity] = node
+            else:
+                del self.unused[node]
+                self.evictable -= len(node)
+            node = node.parent
+
+    def unpin(self, run: Run) -> None:
+        """Take a user away; what is left unused is stamped and becomes evictable."""
+        run.users -= 1
+        self._releases += 1
+        node: Run | None = run
+        while node is not None:
+            node.uses -= 1
+            if node.uses:
+                break
+            if isinstance(node, Root):
+                self._drop_if_empty(node)
+            else:
+                self._unuse(node, self._releases)
+            node = node.parent
+        self._merge_from(run)
+
+    def move_pin(self, old: Run, new: Run) -> None:
+        """Move a user from ``old`` to its descendant ``new``; nothing is released by that."""
+        self.pin(new)
+        old.users -= 1
+        old.uses -= 1
+        self._merge(old)
+
+    # --- change -----------------------------------------------------------------------------
+
+    def boundary(self, place: Place) -> Run:
+        """Return a run that ends at ``place``, split off if need be."""
+        run, into, _ = place
+        if into == len(run):
+            return run
+        parent, first_hash = _parent(run), run.first_hash
+        head = run.cut_front(into)
+        parent.drop_child(run, first_hash)
+        parent.put_child(head)
+        head.put_child(run)
+        head.stamp = run.stamp
+        if run.uses:
+            head.uses = 1
+        else:
+            # Right behind its tail would be its place; the caller pins it at once.
+            self.unused[head] = None
+        return head
+
+    def grow(
+        self,
+        run: Run,
+        sole_users: int,
+        tokens: bytes | bytearray,
+        hashes: bytearray,
+        blocks: array[int],
+        extra: dict[int, bytes],
+    ) -> Run:
+        """Add blocks after ``run`` and return the run that ends with them.
+
+        It is ``run`` itself where it has no children and no users but ``sole_users``, whose pins
+        are to move along; else a new run, unused so far.
+        """
+        if not isinstance(run, Root) and not run.children and run.users == sole_users:
+            run.extend(tokens, hashes, blocks, extra)
+            return run
+        child = Run(run, self.hasher.size)
+        child.extend(tokens, hashes, blocks, extra)
+        run.put_child(child)
+        self._unuse(child, run.stamp)
+        return child
+
+    def evict(self, count: int, removed: list[bytes] | None) -> array[int]:
+        """Take the ``count`` next blocks out; ``removed`` gathers their hashes.
+
+        At least ``count`` blocks must be evictable.
+        """
+        blocks = array("i")
+        while len(blocks) < count:
+            run = next(iter(self.unused))
+            here = min(count - len(blocks), len(run))
+            if removed is not None:
+                removed += (run.hash_at(len(run) - 1 - i) for i in range(here))
+            first_hash = run.first_hash
+            blocks += run.trim(here)
+            self.evictable -= here
+            if not run.blocks:
+                self._remove(run, first_hash)
+        return blocks
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _unuse(self, run: Run, stamp: int) -> None:
+        run.stamp = stamp
+        self.unused[run] = None
+        self.evictable += len(run)
+
+    def _remove(self, run: Run, first_hash: bytes) -> None:
+        del self.unused[run]
+        parent = _parent(run)
+        parent.drop_child(run, first_hash)
+        if isinstance(parent, Root):
+            self._drop_if_empty(parent)
+        else:
+            self._merge(parent)
+
+    def _drop_if_empty(self, root: Root) -> None:
+        if not root.children and not root.uses:
+            del self.roots[root.identity]
+
+    def _merge_from(self, run: Run) -> None:
+        """Merge what a release has made alike, from ``run`` upwards."""
+        node = run
+        while node.parent is not None:
+            above = node.parent
+            self._merge(node)
+            if node.uses:
+                return
+            node = above
+
+    def _merge(self, run: Run) -> None:
+        """Merge a run with its only child where nothing tells the two apart."""
+        child = run.only_child()
+        if child is None or isinstance(run, Root) or run.users or child.stamp != run.stamp:
+            return
+        parent = _parent(run)
+        parent.drop_child(run, run.first_hash)
+        child.put_front(run)
+        parent.put_child(child)
+        if not run.uses:
+            del self.unused[run]
+
+
+def _parent(run: Run) -> Run:
+    assert run.parent is not None, "only a root has no parent"
+    return run.parent

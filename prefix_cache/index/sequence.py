@@ -1,0 +1,99 @@
+"""A live sequence: its block table, how much of it is committed, and what it holds alone."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from prefix_cache.index.extra_keys import ExtraKeys
+from prefix_cache.index.results import BlockIds
+from prefix_cache.index.run import Run
+from prefix_cache.index.tokens import TOKEN_BYTES
+
+
+class Sequence:
+    """A live sequence of a ``BlockCache``, opened by ``acquire`` or ``fork``.
+
+    Read ``id``, ``block_table``, ``num_tokens``, ``num_cached_tokens`` (found at acquire) and
+    ``num_committed_tokens``; everything else belongs to the index.
+    """
+
+    __slots__ = (
+        "cache",
+        "depth",
+        "duplicates",
+        "extra_keys",
+        "family",
+        "id",
+        "num_cached_tokens",
+        "num_committed_tokens",
+        "num_tokens",
+        "pending",
+        "released",
+        "run",
+        "table",
+    )
+
+    def __init__(
+        self,
+        cache: object,
+        sequence_id: int,
+        extra_keys: ExtraKeys,
+        run: Run,
+        depth: int,
+        table: array[int],
+        pending: bytearray,
+    ) -> None:
+        self.cache = cache  # the one it belongs to
+        self.id = sequence_id
+        self.extra_keys = extra_keys
+        self.run = run  # ends where the findable part ends, `depth` blocks from the root
+        self.depth = depth
+        self.table = table
+        self.pending = pending  # tokens from block `depth` on
+        # Own copies, in table order, of blocks that are cached in another copy.
+        self.duplicates = array("i")
+        # This sequence and its live forks; they may share private blocks.
+        self.family = {self}
+        self.released = False
+        self.num_tokens = 0
+        self.num_cached_tokens = 0
+        self.num_committed_tokens = 0
+
+    @property
+    def block_table(self) -> BlockIds:
+        """Physical blocks, one per started block of tokens: int32, a read-only copy."""
+        return block_ids(self.table)
+
+    def private_blocks(self) -> array[int]:
+        """Blocks of the table that cannot be found, in table order."""
+        return self.duplicates + self.table[self.depth :]
+
+    def shares(self, other: Sequence, stop: int) -> bool:
+        """Whether the tables name the same blocks from the findable part up to ``stop``."""
+        return self is other or self.table[self.depth : stop] == other.table[self.depth : stop]
+
+    def advance(self, run: Run, stop: int, block_size: int, *, keeps_copies: bool) -> None:
+        """The findable part ends with block ``stop`` now, which is the last of ``run``.
+
+        ``keeps_copies``: those blocks are cached in another copy, and the table keeps its own.
+        """
+        if keeps_copies:
+            self.duplicates += self.table[self.depth : stop]
+        del self.pending[: (stop - self.depth) * block_size * TOKEN_BYTES]
+        self.run, self.depth = run, stop
+        self.num_committed_tokens = max(self.num_committed_tokens, stop * block_size)
+
+    def findable_blocks(self, num_tokens: int, block_size: int) -> int:
+        """How many blocks may be findable once ``num_tokens`` are committed."""
+        full = num_tokens // block_size
+        limit = self.extra_keys.limit
+        return full if limit is None else min(full, limit)
+
+
+def block_ids(blocks: array[int]) -> BlockIds:
+    """Block numbers as a read-only numpy array of their own."""
+    ids = np.array(blocks, dtype=np.int32)
+    ids.flags.writeable = False
+    return ids
