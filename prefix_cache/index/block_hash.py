@@ -61,20 +61,30 @@ class BlockHasher:
 
         ``extra`` has the encoded extra keys by block, counted from the first.
         """
-        size = self._block_bytes
+        block_bytes = self._block_bytes
         hashes = bytearray()
-        for index in range(len(tokens) // size):
-            block = tokens[index * size : (index + 1) * size]
-            parent = self.block(parent, block, extra.get(index, b""))
+        # The hot loop of a prefill: one call per block, of the function itself.
+        for index, at in enumerate(range(0, len(tokens), block_bytes)):
+            parent = self._function(parent, tokens[at : at + block_bytes], extra.get(index, b""))
+            if len(parent) != self.size:
+                raise self._wrong_length(parent)
             hashes += parent
         return hashes
 
+    def split(self, hashes: bytearray) -> tuple[bytes, ...]:
+        """Single hashes out of a chain of them."""
+        size = self.size
+        return tuple(bytes(hashes[at : at + size]) for at in range(0, len(hashes), size))
+
     def _checked(self, digest: bytes) -> bytes:
         if len(digest) != self.size:
-            raise InvalidArgument(
-                f"hash_function returned {len(digest)} bytes, and {self.size} before: "
-                "expected one length",
-                length=len(digest),
-                expected=self.size,
-            )
+            raise self._wrong_length(digest)
         return digest
+
+    def _wrong_length(self, digest: bytes) -> InvalidArgument:
+        return InvalidArgument(
+            f"hash_function returned {len(digest)} bytes, and {self.size} before: "
+            "expected one length",
+            length=len(digest),
+            expected=self.size,
+        )

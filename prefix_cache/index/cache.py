@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Callable, Iterable
 
@@ -10,6 +9,7 @@ from prefix_cache.errors import (
     CommitBeyondTokens,
     ForeignSequence,
     InvalidArgument,
+    InvalidIdentity,
     InvalidTokens,
     PoolExhausted,
     PromptTooLarge,
@@ -20,16 +20,15 @@ from prefix_cache.errors import (
 from prefix_cache.index.audit import audit
 from prefix_cache.index.block_hash import BlockHasher, HashFunction
 from prefix_cache.index.block_pool import BlockPool
-from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Event
+from prefix_cache.index.events import BlocksRemoved, Cleared, Event
 from prefix_cache.index.extra_keys import ExtraKey, ExtraKeys
 from prefix_cache.index.identity import Identity
+from prefix_cache.index.outbox import Outbox
 from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.publish import publish
 from prefix_cache.index.results import Appended, Match, Stats
-from prefix_cache.index.run import Root, Run
 from prefix_cache.index.sequence import Sequence, block_ids
 from prefix_cache.index.tokens import TOKEN_BYTES, Tokens, as_token_bytes
-
-log = logging.getLogger(__name__)
 
 
 class BlockCache:
@@ -58,7 +57,7 @@ class BlockCache:
         _check_positive("num_blocks", num_blocks)
         _check_positive("block_size", block_size)
         self._block_size = block_size
-        self._on_event = on_event
+        self._outbox = Outbox(on_event)
         self._pool = BlockPool(num_blocks)
         self._tree = PrefixTree(block_size, BlockHasher(block_size, hash_function))
         self._live: dict[int, Sequence] = {}
@@ -112,6 +111,7 @@ class BlockCache:
         self._live[seq.id] = seq
         self._query_tokens += num_tokens
         self._hit_tokens += seq.num_cached_tokens
+        self._outbox.deliver()
         return seq
 
     def commit(self, seq: Sequence, num_tokens: int) -> None:
@@ -135,9 +135,9 @@ class BlockCache:
         if num_tokens <= seq.num_committed_tokens:
             return
         target = seq.findable_blocks(num_tokens, self._block_size)
-        while seq.depth < target:
-            self._publish(seq, target)
+        publish(seq, target, self._tree, self._pool, self._outbox)
         seq.num_committed_tokens = num_tokens
+        self._outbox.deliver()
 
     def append(self, seq: Sequence, token_ids: Tokens) -> Appended:
         """Add tokens, generated or given, and allocate the blocks they need.
@@ -164,6 +164,7 @@ class BlockCache:
         seq.table += taken
         seq.pending += tokens
         seq.num_tokens = num_tokens
+        self._outbox.deliver()
         return Appended(tuple(taken), copies)
 
     def fork(self, seq: Sequence) -> Sequence:
@@ -208,7 +209,9 @@ class BlockCache:
             )
         self._pool = BlockPool(self.num_blocks)
         self._tree = PrefixTree(self._block_size, self._tree.hasher)
-        self._emit(Cleared())
+        if self._outbox.wanted:
+            self._outbox.put(Cleared())
+        self._outbox.deliver()
 
     def stats(self) -> Stats:
         """Blocks by state and counters, in constant time."""
@@ -231,84 +234,27 @@ class BlockCache:
     # --- inside -----------------------------------------------------------------------------
 
     def _find(self, identity: Identity, prompt: bytes, keys: ExtraKeys) -> Place:
+        if not isinstance(identity, Identity):
+            raise InvalidIdentity(f"identity is {identity!r}, expected an Identity")
         root = self._tree.root(identity)
         limit = (len(prompt) // TOKEN_BYTES - 1) // self._block_size
         if keys.limit is not None:
             limit = min(limit, keys.limit)
         return self._tree.find(Place(root, 0, 0), prompt, keys, limit)
 
-    def _publish(self, seq: Sequence, target: int) -> None:
-        """Take ``seq`` towards ``target`` findable blocks, with all forks that share them.
-
-        One step goes as far as the same forks share the same blocks, and as the blocks are either
-        all cached already or all new.
-        """
-        old, start = seq.run, seq.depth
-        sharers = [
-            other for other in seq.family if other.depth == start and other.shares(seq, start + 1)
-        ]
-        stop = target
-        while not all(other.shares(seq, stop) for other in sharers):
-            stop -= 1
-        tree = self._tree
-        cached = tree.find(Place(old, len(old), start), seq.pending, seq.extra_keys, stop)
-        if cached.depth > start:
-            new, stop, twice = tree.boundary(cached), cached.depth, True
-        else:
-            new, twice = self._store(seq, stop, len(sharers)), False
-        for sharer in sharers:
-            sharer.advance(new, stop, self._block_size, keeps_copies=twice)
-            if new is not old:
-                tree.move_pin(old, new)
-
-    def _store(self, seq: Sequence, stop: int, sharers: int) -> Run:
-        """Make the blocks of ``seq`` up to ``stop`` findable; the run that ends with them."""
-        run, start = seq.run, seq.depth
-        blocks = seq.table[start:stop]
-        tokens = bytes(seq.pending[: len(blocks) * self._tree.block_bytes])
-        extra = seq.extra_keys.for_blocks(start, stop)
-        parent = run.last_hash
-        hashes = self._tree.hasher.chain(parent, tokens, extra)
-        chain_begins = isinstance(run, Root)
-        run = self._tree.grow(run, sharers, tokens, hashes, blocks, extra)
-        self._pool.hand_over(blocks)
-        if self._on_event is not None:
-            size = self._tree.hasher.size
-            self._emit(
-                BlocksStored(
-                    block_hashes=tuple(
-                        bytes(hashes[at : at + size]) for at in range(0, len(hashes), size)
-                    ),
-                    parent_block_hash=None if chain_begins else parent,
-                    token_ids=tokens,
-                    block_size=self._block_size,
-                    extra_keys=tuple(extra.get(index, b"") for index in range(len(blocks))),
-                    identity=self._tree.identity_of(run),
-                )
-            )
-        return run
-
     def _take(self, count: int) -> array[int]:
         """``count`` blocks, which must be there: free ones first, then evicted ones."""
         blocks = self._pool.take(min(count, self._pool.free))
         short = count - len(blocks)
         if short:
-            removed: list[bytes] | None = None if self._on_event is None else []
+            removed: list[bytes] | None = [] if self._outbox.wanted else None
             evicted = self._tree.evict(short, removed)
             self._pool.take_over(evicted)
             self._evicted_blocks += short
             blocks += evicted
             if removed:
-                self._emit(BlocksRemoved(tuple(removed)))
+                self._outbox.put(BlocksRemoved(tuple(removed)))
         return blocks
-
-    def _emit(self, event: Event) -> None:
-        if self._on_event is None:
-            return
-        try:
-            self._on_event(event)
-        except Exception:
-            log.exception("on_event raised; the event was %r", type(event).__name__)
 
     def _check_room(self, total: int, needed: int, pinned: int) -> None:
         """``pinned`` of the evictable blocks are about to be pinned and do not count."""

@@ -29,6 +29,8 @@ class ExtraKeys:
         self._block_size = block_size
         self._ranges: list[tuple[int, int | None, bytes]] = []
         self.limit: int | None = None
+        if not isinstance(extra_keys, Iterable):
+            raise InvalidExtraKeys(f"extra keys are {extra_keys!r}, expected an iterable of them")
         for entry in extra_keys:
             start, end, key = _checked(entry)
             if key is not None:

@@ -34,6 +34,7 @@ class PrefixTree:
     """All findable blocks.  ``evictable`` is how many of them nobody uses."""
 
     def __init__(self, block_size: int, hasher: BlockHasher) -> None:
+        self.block_size = block_size
         self.block_bytes = block_size * TOKEN_BYTES
         self.hasher = hasher
         self.roots: dict[Identity, Root] = {}
