@@ -88,6 +88,15 @@ class PrefixTree:
             blocks += part
         return blocks
 
+    def last_hashes(self, run: Run, count: int) -> tuple[bytes, ...]:
+        """Hashes of the last ``count`` blocks up to the end of ``run``; the root's is the first."""
+        wanted = count * self.hasher.size
+        hashes = run.hashes[-wanted:]
+        while len(hashes) < wanted:
+            run = _parent(run)
+            hashes = run.hashes[len(hashes) - wanted :] + hashes
+        return self.hasher.split(hashes)
+
     def evictable_on(self, place: Place) -> int:
         """How many of the blocks up to ``place`` nobody uses: pinning it takes them away."""
         count = 0

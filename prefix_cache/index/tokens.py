@@ -6,6 +6,7 @@ stretches of tokens is then a memcmp, and so is finding one inside another.
 
 from __future__ import annotations
 
+import operator
 import sys
 from array import array
 from collections.abc import Sequence
@@ -74,14 +75,16 @@ def _from_sequence(tokens: Sequence[Any]) -> bytes:
 def _offender(tokens: Sequence[Any]) -> InvalidTokens | InvalidTokenType:
     """Name the first element that does not fit."""
     for index, token in enumerate(tokens):
-        if not hasattr(token, "__index__"):
+        try:
+            value = operator.index(token)
+        except TypeError:
             return InvalidTokenType(
                 f"token {index} is {token!r} ({type(token).__name__}), expected an integer",
                 index=index,
                 value=repr(token),
             )
-        if not 0 <= int(token) <= MAX_TOKEN_ID:
-            return _out_of_range(int(token), index)
+        if not 0 <= value <= MAX_TOKEN_ID:
+            return _out_of_range(value, index)
     raise AssertionError("every token fits")
 
 
