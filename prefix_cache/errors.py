@@ -68,7 +68,10 @@ class PoolExhausted(PrefixCacheError, reason="POOL_EXHAUSTED"):
 
 
 class PromptTooLarge(PoolExhausted, ValueError, reason="PROMPT_TOO_LARGE"):
-    """More blocks are needed than the pool has; no waiting helps."""
+    """More blocks are needed than the pool has; no waiting helps.
+
+    Who retries on ``PoolExhausted`` looks for this one first.
+    """
 
 
 class UnknownSequence(PrefixCacheError, LookupError, reason="UNKNOWN_SEQUENCE"):

@@ -128,7 +128,7 @@ class BlockCache:
             )
         if num_tokens > seq.num_tokens:
             raise CommitBeyondTokens(
-                f"cannot commit {num_tokens} tokens of sequence {seq.id}, it has {seq.num_tokens}",
+                f"cannot commit {num_tokens} tokens, the sequence has {seq.num_tokens}",
                 num_tokens=num_tokens,
                 sequence_tokens=seq.num_tokens,
             )

@@ -32,7 +32,7 @@ class _RouteReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RouteReas
     ROUTE_REASON_NEW: _RouteReason.ValueType  # 2
     """A new conversation: the policy's choice."""
     ROUTE_REASON_MOVED: _RouteReason.ValueType  # 3
-    """Its home cannot take it: the policy's choice among the others."""
+    """The home cannot take it, lost the conversation's KV in a restart, or the policy left it."""
 
 class RouteReason(_RouteReason, metaclass=_RouteReasonEnumTypeWrapper):
     """Why a node was chosen."""
@@ -44,7 +44,7 @@ ROUTE_REASON_PINNED: RouteReason.ValueType  # 1
 ROUTE_REASON_NEW: RouteReason.ValueType  # 2
 """A new conversation: the policy's choice."""
 ROUTE_REASON_MOVED: RouteReason.ValueType  # 3
-"""Its home cannot take it: the policy's choice among the others."""
+"""The home cannot take it, lost the conversation's KV in a restart, or the policy left it."""
 Global___RouteReason: _TypeAlias = RouteReason  # noqa: Y015
 
 class _Outcome:
@@ -164,7 +164,7 @@ class RouteResponse(_message.Message):
     reason: Global___RouteReason.ValueType
     """Why."""
     moved_from: _builtins.str
-    """When moved: the home left behind."""
+    """When moved: the home left behind.  Equal to `node` when that was restarted."""
     lost_tokens: _builtins.int
     """When moved: tokens of the conversation that were committed there and may be prefilled
     again.

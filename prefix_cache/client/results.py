@@ -1,0 +1,117 @@
+"""What a node answers, as values, and how they are read from its messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prefix_cache.index.results import BlockIds, Match, Stats
+from prefix_cache.v1 import node_pb2
+from prefix_cache.wire import block_ids_from_wire
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AcquiredSequence:
+    """An opened sequence.
+
+    The KV of the first ``num_cached_tokens`` of its ``num_tokens`` tokens is in the worker's
+    memory.  ``block_table`` are its physical blocks, int32 and read-only.
+    """
+
+    id: int
+    num_cached_tokens: int
+    num_tokens: int
+    block_table: BlockIds
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """``new_block_ids`` were added at the end of the block table.
+
+    Each ``(src, dst)`` of ``copies`` is a block the worker copies before it writes: ``dst`` has
+    replaced the shared ``src`` at the end of the table as it was.  ``num_tokens`` are the tokens
+    of the sequence now.
+    """
+
+    new_block_ids: tuple[int, ...]
+    copies: tuple[tuple[int, int], ...]
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """What a node is.
+
+    ``model`` and ``kv_dtype`` are the only ones it serves, empty for any.  ``incarnation`` is
+    which life of its claims this is; ``worker_epoch`` which life of the worker, 0 if none said.
+    """
+
+    name: str
+    version: str
+    block_size: int
+    num_blocks: int
+    model: str
+    kv_dtype: str
+    incarnation: int
+    worker_epoch: int
+    max_message_bytes: int
+    draining: bool
+
+
+def read_match(message: node_pb2.MatchResponse) -> Match:
+    """Read the answer to Match."""
+    return Match(
+        num_cached_tokens=message.num_cached_tokens,
+        block_ids=block_ids_from_wire(message.block_ids),
+    )
+
+
+def read_acquired(
+    sequence_id: int, message: node_pb2.AcquireResponse | node_pb2.AcquireResult
+) -> AcquiredSequence:
+    """Read how a sequence was opened."""
+    return AcquiredSequence(
+        id=sequence_id,
+        num_cached_tokens=message.num_cached_tokens,
+        num_tokens=message.num_tokens,
+        block_table=block_ids_from_wire(message.block_table),
+    )
+
+
+def read_appended(message: node_pb2.AppendResponse | node_pb2.AppendResult) -> Appended:
+    """Read what appending brought."""
+    return Appended(
+        new_block_ids=tuple(block_ids_from_wire(message.new_block_ids).tolist()),
+        copies=tuple((copy.src, copy.dst) for copy in message.copies),
+        num_tokens=message.num_tokens,
+    )
+
+
+def read_info(message: node_pb2.GetInfoResponse) -> NodeInfo:
+    """Read the answer to GetInfo."""
+    return NodeInfo(
+        name=message.name,
+        version=message.version,
+        block_size=message.block_size,
+        num_blocks=message.num_blocks,
+        model=message.model,
+        kv_dtype=message.kv_dtype,
+        incarnation=message.incarnation,
+        worker_epoch=message.worker_epoch,
+        max_message_bytes=message.max_message_bytes,
+        draining=message.draining,
+    )
+
+
+def read_stats(message: node_pb2.GetStatsResponse) -> Stats:
+    """Read the answer to GetStats."""
+    return Stats(
+        num_blocks=message.num_blocks,
+        free=message.free,
+        cached=message.cached,
+        private=message.private,
+        evictable=message.evictable,
+        live_sequences=message.live_sequences,
+        query_tokens=message.query_tokens,
+        hit_tokens=message.hit_tokens,
+        evicted_blocks=message.evicted_blocks,
+    )

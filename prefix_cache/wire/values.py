@@ -1,0 +1,84 @@
+"""Identities, extra keys and block tables, to and from the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from prefix_cache.errors import InvalidExtraKeys, InvalidIdentity
+from prefix_cache.index.extra_keys import ExtraKey
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.results import BlockIds
+from prefix_cache.v1 import node_pb2
+
+# What an empty `kv_dtype` on the wire means.
+_DEFAULT_KV_DTYPE = "bfloat16"
+
+
+def identity_to_wire(identity: Identity) -> node_pb2.Identity:
+    """Raise ``InvalidIdentity`` for text that UTF-8 cannot encode."""
+    try:
+        return node_pb2.Identity(
+            model=identity.model,
+            revision=identity.revision,
+            adapter=identity.adapter,
+            adapter_revision=identity.adapter_revision,
+            kv_dtype=identity.kv_dtype,
+            salt=identity.salt,
+        )
+    except UnicodeEncodeError:
+        raise InvalidIdentity(
+            f"identity {identity!r} has a field that UTF-8 cannot encode", identity=repr(identity)
+        ) from None
+
+
+def identity_from_wire(message: node_pb2.Identity) -> Identity:
+    """Return the identity; an empty ``kv_dtype`` means ``bfloat16``."""
+    return Identity(
+        model=message.model,
+        revision=message.revision,
+        adapter=message.adapter,
+        adapter_revision=message.adapter_revision,
+        kv_dtype=message.kv_dtype or _DEFAULT_KV_DTYPE,
+        salt=message.salt,
+    )
+
+
+def extra_keys_to_wire(extra_keys: Iterable[ExtraKey]) -> list[node_pb2.ExtraKey]:
+    """Raise ``InvalidExtraKeys`` for what the message cannot hold; the node checks the rest."""
+    return [_extra_key_to_wire(entry) for entry in extra_keys]
+
+
+def _extra_key_to_wire(entry: ExtraKey) -> node_pb2.ExtraKey:
+    try:
+        start, end, key = entry
+        return node_pb2.ExtraKey(start=start, end=end, key=key)
+    except (TypeError, ValueError):
+        raise InvalidExtraKeys(
+            f"extra key {entry!r}: expected (start, end or None, key as bytes or None) "
+            "with positions of 32 bits",
+            value=repr(entry),
+        ) from None
+
+
+def extra_keys_from_wire(messages: Iterable[node_pb2.ExtraKey]) -> list[ExtraKey]:
+    """Return ``(start, end or None, key or None)`` as ``BlockCache`` takes them."""
+    return [
+        (
+            message.start,
+            message.end if message.HasField("end") else None,
+            message.key if message.HasField("key") else None,
+        )
+        for message in messages
+    ]
+
+
+def block_ids_to_wire(block_ids: BlockIds | Sequence[int]) -> bytes:
+    """Return int32 little-endian bytes, four a block."""
+    return np.asarray(block_ids, dtype="<i4").tobytes()
+
+
+def block_ids_from_wire(data: bytes) -> BlockIds:
+    """Return a read-only int32 array, one element a block."""
+    return np.frombuffer(data, dtype="<i4")

@@ -1,0 +1,1 @@
+"""The router: sends every turn of a conversation to the node that holds its prefix."""

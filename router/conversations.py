@@ -1,0 +1,86 @@
+"""Which node each conversation is at home on: pins, bounded in number and in age."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from router.nodes import Home
+from router.turn import ConversationKey
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Where a conversation is at home, and how many of its tokens were committed there."""
+
+    home: Home
+    committed_tokens: int
+    used_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is pinned to one life of a node."""
+
+    conversations: int = 0
+    committed_tokens: int = 0
+
+
+class Conversations:
+    """Pins by conversation key.
+
+    At most ``max_pins``: the one unused for longest goes first.  A pin unused for ``ttl_s``
+    seconds of ``clock`` is gone.  Every operation takes O(1), amortised.
+    """
+
+    def __init__(self, *, max_pins: int, ttl_s: float, clock: Callable[[], float]) -> None:
+        self._max_pins = max_pins
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._pins: OrderedDict[ConversationKey, Pin] = OrderedDict()  # unused for longest first
+        self._holdings: dict[Home, Holdings] = {}
+
+    def __len__(self) -> int:
+        self._drop_expired()
+        return len(self._pins)
+
+    def get(self, key: ConversationKey) -> Pin | None:
+        """Return the pin of a conversation, if it has one.  Does not count as use."""
+        self._drop_expired()
+        return self._pins.get(key)
+
+    def pin(self, key: ConversationKey, home: Home, committed_tokens: int) -> None:
+        """Make ``home`` the conversation's home, with this many tokens committed there."""
+        self._drop_expired()
+        if key in self._pins:
+            self._drop(key)
+        elif len(self._pins) == self._max_pins:
+            self._drop(next(iter(self._pins)))
+        self._pins[key] = Pin(home, committed_tokens, self._clock())
+        self._count(home, 1, committed_tokens)
+
+    def holdings(self, home: Home) -> Holdings:
+        """Return how many conversations are pinned to ``home``, and their committed tokens."""
+        self._drop_expired()
+        return self._holdings.get(home, Holdings())
+
+    def _drop_expired(self) -> None:
+        oldest_kept = self._clock() - self._ttl_s
+        while self._pins:
+            key, pin = next(iter(self._pins.items()))
+            if pin.used_at > oldest_kept:
+                break
+            self._drop(key)
+
+    def _drop(self, key: ConversationKey) -> None:
+        pin = self._pins.pop(key)
+        self._count(pin.home, -1, -pin.committed_tokens)
+
+    def _count(self, home: Home, conversations: int, committed_tokens: int) -> None:
+        held = self._holdings.pop(home, Holdings())
+        held = Holdings(
+            held.conversations + conversations, held.committed_tokens + committed_tokens
+        )
+        if held.conversations:
+            self._holdings[home] = held

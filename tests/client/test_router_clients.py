@@ -1,0 +1,123 @@
+"""Both clients of a router, against one that answers with what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from prefix_cache import errors
+from prefix_cache.client import (
+    AsyncRouterClient,
+    NodeState,
+    NodeStatus,
+    Outcome,
+    Route,
+    RouterClient,
+    RouteReason,
+)
+from prefix_cache.serving import Service, serving
+from prefix_cache.v1 import router_pb2, router_pb2_grpc
+from prefix_cache.wire import unary
+from tests.client.threads import InThread
+
+
+class Router(router_pb2_grpc.RouterServiceServicer):
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    @unary
+    def Route(self, request: router_pb2.RouteRequest) -> router_pb2.RouteResponse:  # noqa: N802
+        self.requests.append(request)
+        if "b" in request.exclude:
+            raise errors.NoNodeAvailable("no node is left", excluded="b")
+        return router_pb2.RouteResponse(
+            route_id=2**63,
+            node="b",
+            address="127.0.0.1:1",
+            reason=router_pb2.ROUTE_REASON_MOVED,
+            moved_from="a",
+            lost_tokens=320,
+        )
+
+    @unary
+    def Report(self, request: router_pb2.ReportRequest) -> router_pb2.ReportResponse:  # noqa: N802
+        self.requests.append(request)
+        if request.route_id == 1:
+            raise errors.UnknownRoute("no turn 1 waits for its report", route_id=1)
+        return router_pb2.ReportResponse()
+
+    @unary
+    def ListNodes(  # noqa: N802
+        self, request: router_pb2.ListNodesRequest
+    ) -> router_pb2.ListNodesResponse:
+        return router_pb2.ListNodesResponse(
+            policy="sticky",
+            nodes=[
+                router_pb2.Node(
+                    name="a",
+                    address="127.0.0.1:1",
+                    state=router_pb2.NODE_STATE_DRAINING,
+                    in_flight=1,
+                    in_flight_tokens=2,
+                    conversations=3,
+                    turns=4,
+                    prompt_tokens=5,
+                    cached_tokens=6,
+                    failures=7,
+                    lost_tokens=8,
+                )
+            ],
+        )
+
+
+@pytest.fixture
+def router() -> Router:
+    return Router()
+
+
+@pytest_asyncio.fixture(params=["synchronous", "asynchronous"])
+async def client(request: Any, router: Router) -> AsyncIterator[Any]:
+    service = Service(
+        lambda server: router_pb2_grpc.add_RouterServiceServicer_to_server(router, server), []
+    )
+    async with serving(service, ["127.0.0.1:0"]) as (address,):
+        synchronous = request.param == "synchronous"
+        client: Any = InThread(RouterClient(address)) if synchronous else AsyncRouterClient(address)
+        async with client:
+            yield client
+
+
+async def test_a_turn_is_a_route_and_a_report(client: Any, router: Router) -> None:
+    route = await client.route("chat", 500, tenant="t", exclude=["a"])
+    assert route == Route(2**63, "b", "127.0.0.1:1", RouteReason.MOVED, "a", 320)
+    await client.report(route.route_id, Outcome.OK, cached_tokens=480, committed_tokens=700)
+    assert router.requests == [
+        router_pb2.RouteRequest(tenant="t", conversation="chat", prompt_tokens=500, exclude=["a"]),
+        router_pb2.ReportRequest(
+            route_id=2**63,
+            outcome=router_pb2.OUTCOME_OK,
+            cached_tokens=480,
+            committed_tokens=700,
+        ),
+    ]
+
+
+async def test_nodes_are_listed_with_state_and_counts(client: Any) -> None:
+    policy, nodes = await client.list_nodes()
+    assert policy == "sticky"
+    assert nodes == [NodeStatus("a", "127.0.0.1:1", NodeState.DRAINING, 1, 2, 3, 4, 5, 6, 7, 8)]
+
+
+async def test_errors_of_the_router_are_typed(client: Any) -> None:
+    with pytest.raises(errors.NoNodeAvailable, match="no node is left") as nobody:
+        await client.route("chat", 500, exclude=["b"])
+    assert nobody.value.details == {"excluded": "b"}
+    with pytest.raises(errors.UnknownRoute):
+        await client.report(1, Outcome.NODE_FAILED)
+    with pytest.raises(errors.InvalidArgument, match="prompt_tokens is -1"):
+        await client.route("chat", -1)
