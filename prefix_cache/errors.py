@@ -86,6 +86,10 @@ class ForeignSequence(UnknownSequence, reason="FOREIGN_SEQUENCE"):
     """The sequence belongs to another cache."""
 
 
+class UnknownPrefix(PrefixCacheError, LookupError, reason="UNKNOWN_PREFIX"):
+    """A prompt in delta form goes on from a prefix that is not known; send it in full."""
+
+
 class SequenceExists(PrefixCacheError, ValueError, reason="SEQUENCE_EXISTS"):
     """The session already has a live sequence of this number."""
 

@@ -1,9 +1,10 @@
 """The index: an exact map from token prefixes to the KV blocks that hold them."""
 
 from prefix_cache.index.cache import BlockCache
+from prefix_cache.index.diagnosis import Explanation, Reason, ReasonKind
 from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Event
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.results import Appended, Match, Stats
+from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence
 
 __all__ = [
@@ -13,8 +14,12 @@ __all__ = [
     "BlocksStored",
     "Cleared",
     "Event",
+    "Explanation",
     "Identity",
     "Match",
+    "Prefix",
+    "Reason",
+    "ReasonKind",
     "Sequence",
     "Stats",
 ]

@@ -86,8 +86,8 @@ def _check_sequence(seq: Sequence, tree: PrefixTree, block_size: int) -> None:
     name = f"sequence {seq.id}"
     path = tree.blocks_to(Place(seq.run, len(seq.run), seq.depth))
     _check(len(path) == seq.depth, f"{name}: pinned {len(path)} blocks deep, expected {seq.depth}")
-    _check(tree.identity_of(seq.run) in tree.roots, f"{name}: pinned outside the tree")
-    expected = seq.findable_blocks(seq.num_committed_tokens, block_size)
+    _check(tree.root_of(seq.run).identity in tree.roots, f"{name}: pinned outside the tree")
+    expected = seq.findable_blocks(seq.num_committed_tokens)
     _check(seq.depth == expected, f"{name}: {seq.depth} findable blocks, expected {expected}")
     started = -(-seq.num_tokens // block_size)
     _check(len(seq.table) == started, f"{name}: {len(seq.table)} blocks, expected {started}")

@@ -20,15 +20,20 @@ from prefix_cache.errors import (
 from prefix_cache.index.audit import audit
 from prefix_cache.index.block_hash import BlockHasher, HashFunction
 from prefix_cache.index.block_pool import BlockPool
+from prefix_cache.index.diagnosis import Diagnosis, Explanation
 from prefix_cache.index.events import BlocksRemoved, Cleared, Event
 from prefix_cache.index.extra_keys import ExtraKey, ExtraKeys
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.outbox import Outbox
+from prefix_cache.index.prefix_ends import PrefixEnds
 from prefix_cache.index.prefix_tree import Place, PrefixTree
 from prefix_cache.index.publish import publish
-from prefix_cache.index.results import Appended, Match, Stats
+from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence, block_ids
 from prefix_cache.index.tokens import TOKEN_BYTES, Tokens, as_token_bytes
+
+# Ends of released sequences that a prompt in delta form may go on from; about 400 bytes each.
+MAX_ENDS = 16_384
 
 
 class BlockCache:
@@ -60,6 +65,7 @@ class BlockCache:
         self._outbox = Outbox(on_event)
         self._pool = BlockPool(num_blocks)
         self._tree = PrefixTree(block_size, BlockHasher(block_size, hash_function))
+        self._ends = PrefixEnds(self._tree, MAX_ENDS)
         self._live: dict[int, Sequence] = {}
         self._opened = 0
         self._query_tokens = 0
@@ -79,33 +85,53 @@ class BlockCache:
     # --- the life of a sequence -------------------------------------------------------------
 
     def match(
-        self, identity: Identity, tokens: Tokens, extra_keys: Iterable[ExtraKey] = ()
+        self,
+        identity: Identity,
+        tokens: Tokens,
+        extra_keys: Iterable[ExtraKey] = (),
+        *,
+        after: Prefix | None = None,
     ) -> Match:
         """Return what ``acquire`` would find cached now; changes nothing, pins nothing."""
-        place = self._find(identity, _prompt_bytes(tokens), ExtraKeys(extra_keys, self._block_size))
+        prompt = _prompt_bytes(tokens)
+        keys = ExtraKeys(extra_keys, self._block_size)
+        place = self._find(self._start(identity, after), prompt, keys)
         return Match(place.depth * self._block_size, block_ids(self._tree.blocks_to(place)))
 
     def acquire(
-        self, identity: Identity, tokens: Tokens, extra_keys: Iterable[ExtraKey] = ()
+        self,
+        identity: Identity,
+        tokens: Tokens,
+        extra_keys: Iterable[ExtraKey] = (),
+        *,
+        after: Prefix | None = None,
     ) -> Sequence:
         """Open a sequence for a prompt: find its cached prefix, pin it, allocate the rest.
 
         At least one token is left to compute, so that there are logits to go on from.  Raises
         ``PoolExhausted`` when the blocks are not there now, ``PromptTooLarge`` when they never
         will be, ``InvalidTokens`` for an empty prompt.
+
+        In delta form ``tokens`` are those after the prefix ``after``, which a sequence of this
+        identity had committed when it was released (``findable_prefix``).  It is taken by its
+        hash, without comparing its tokens.  Raises ``UnknownPrefix`` when it is not known or not
+        there any more.
         """
         prompt = _prompt_bytes(tokens)
         keys = ExtraKeys(extra_keys, self._block_size)
-        place = self._find(identity, prompt, keys)
-        num_tokens = len(prompt) // TOKEN_BYTES
+        start = self._start(identity, after)
+        place = self._find(start, prompt, keys)
+        num_tokens = start.depth * self._block_size + len(prompt) // TOKEN_BYTES
         total = self._blocks_for(num_tokens)
         needed = total - place.depth
         self._check_room(total, needed, self._tree.evictable_on(place))
         run = self._tree.boundary(place)
         self._tree.pin(run)
         table = self._tree.blocks_to(Place(run, len(run), place.depth)) + self._take(needed)
-        pending = bytearray(prompt[place.depth * self._tree.block_bytes :])
-        seq = Sequence(self, self._next_id(), keys, run, place.depth, table, pending)
+        pending = bytearray(prompt[(place.depth - start.depth) * self._tree.block_bytes :])
+        seq = Sequence(
+            self, self._block_size, self._next_id(), keys, run, place.depth, table, pending
+        )
         seq.num_tokens = num_tokens
         seq.num_cached_tokens = seq.num_committed_tokens = place.depth * self._block_size
         self._live[seq.id] = seq
@@ -113,6 +139,24 @@ class BlockCache:
         self._hit_tokens += seq.num_cached_tokens
         self._outbox.deliver()
         return seq
+
+    def explain(
+        self,
+        identity: Identity,
+        tokens: Tokens,
+        extra_keys: Iterable[ExtraKey] = (),
+        *,
+        across_salts: bool = False,
+    ) -> Explanation:
+        """Say for every token of a prompt why it would hit or miss now; changes nothing.
+
+        Unless ``across_salts``, nothing is said of what is cached under another salt.
+        """
+        _check_identity(identity)
+        diagnosis = Diagnosis(self._tree, tuple(self._live.values()))
+        keys = ExtraKeys(extra_keys, self._block_size)
+        prompt = _prompt_bytes(tokens)
+        return diagnosis.explain(identity, prompt, keys, across_salts=across_salts)
 
     def commit(self, seq: Sequence, num_tokens: int) -> None:
         """Say that the KV of the first ``num_tokens`` tokens is written.
@@ -134,7 +178,7 @@ class BlockCache:
             )
         if num_tokens <= seq.num_committed_tokens:
             return
-        target = seq.findable_blocks(num_tokens, self._block_size)
+        target = seq.findable_blocks(num_tokens)
         publish(seq, target, self._tree, self._pool, self._outbox)
         seq.num_committed_tokens = num_tokens
         self._outbox.deliver()
@@ -172,6 +216,7 @@ class BlockCache:
         self._check_live(seq)
         child = Sequence(
             self,
+            self._block_size,
             self._next_id(),
             seq.extra_keys,
             seq.run,
@@ -194,6 +239,8 @@ class BlockCache:
         """End a sequence: committed blocks stay cached, what only it held becomes free."""
         self._check_live(seq)
         self._pool.give_back(seq.private_blocks())
+        if seq.depth:
+            self._ends.remember(seq.run, seq.depth)
         self._tree.unpin(seq.run)
         seq.family.discard(seq)
         seq.released = True
@@ -209,6 +256,7 @@ class BlockCache:
             )
         self._pool = BlockPool(self.num_blocks)
         self._tree = PrefixTree(self._block_size, self._tree.hasher)
+        self._ends = PrefixEnds(self._tree, MAX_ENDS)
         if self._outbox.wanted:
             self._outbox.put(Cleared())
         self._outbox.deliver()
@@ -233,14 +281,18 @@ class BlockCache:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _find(self, identity: Identity, prompt: bytes, keys: ExtraKeys) -> Place:
-        if not isinstance(identity, Identity):
-            raise InvalidIdentity(f"identity is {identity!r}, expected an Identity")
-        root = self._tree.root(identity)
-        limit = (len(prompt) // TOKEN_BYTES - 1) // self._block_size
+    def _start(self, identity: Identity, after: Prefix | None) -> Place:
+        _check_identity(identity)
+        if after is not None:
+            return self._ends.find(identity, after)
+        return Place(self._tree.root(identity), 0, 0)
+
+    def _find(self, start: Place, prompt: bytes, keys: ExtraKeys) -> Place:
+        num_tokens = start.depth * self._block_size + len(prompt) // TOKEN_BYTES
+        limit = (num_tokens - 1) // self._block_size
         if keys.limit is not None:
             limit = min(limit, keys.limit)
-        return self._tree.find(Place(root, 0, 0), prompt, keys, limit)
+        return self._tree.find(start, prompt, keys, limit)
 
     def _take(self, count: int) -> array[int]:
         """``count`` blocks, which must be there: free ones first, then evicted ones."""
@@ -293,6 +345,11 @@ def _prompt_bytes(tokens: Tokens) -> bytes:
     if not prompt:
         raise InvalidTokens("the prompt is empty, expected at least one token")
     return prompt
+
+
+def _check_identity(identity: object) -> None:
+    if not isinstance(identity, Identity):
+        raise InvalidIdentity(f"identity is {identity!r}, expected an Identity")
 
 
 def _check_positive(name: str, value: object) -> None:

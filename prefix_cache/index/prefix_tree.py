@@ -16,10 +16,14 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from prefix_cache.index.block_hash import BlockHasher
+from prefix_cache.index.eviction_memory import EvictionMemory, Trim
 from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.run import Root, Run
 from prefix_cache.index.tokens import TOKEN_BYTES
+
+# Trims remembered to explain a miss; each takes about 250 bytes.
+MAX_TRIMS = 16_384
 
 
 class Place(NamedTuple):
@@ -40,7 +44,8 @@ class PrefixTree:
         self.roots: dict[Identity, Root] = {}
         self.unused: OrderedDict[Run, None] = OrderedDict()  # next to be evicted first
         self.evictable = 0
-        self._releases = 0
+        self.releases = 0
+        self.evictions = EvictionMemory(MAX_TRIMS)
 
     # --- find -------------------------------------------------------------------------------
 
@@ -48,28 +53,33 @@ class PrefixTree:
         """Root of an identity; a new one, where it has none, is kept from its first pin on."""
         return self.roots.get(identity) or Root(identity, self.hasher.root(identity))
 
-    def identity_of(self, run: Run) -> Identity:
-        """Whose chains a run belongs to."""
+    def root_of(self, run: Run) -> Root:
+        """Root of the chains a run belongs to."""
         while not isinstance(run, Root):
             run = _parent(run)
-        return run.identity
+        return run
 
     def find(
         self, start: Place, tokens: bytes | bytearray, extra_keys: ExtraKeys, limit: int
     ) -> Place:
         """Follow ``tokens``, whose first block comes after ``start``, for as long as cached.
 
-        ``start`` is the end of a run.  Not deeper than ``limit`` blocks from the root.
+        Not deeper than ``limit`` blocks from the root.
         """
         run, into, depth = start
         at = 0
+        if into < len(run):
+            equal = run.common_blocks(into, tokens, at, limit - depth, depth, extra_keys)
+            into, depth, at = into + equal, depth + equal, equal * self.block_bytes
+            if into < len(run):
+                return Place(run, into, depth)
         while depth < limit and run.children:
             block = bytes(tokens[at : at + self.block_bytes])
             extra = extra_keys.for_block(depth)
             child = run.child(self.hasher.block(run.last_hash, block, extra), block, extra)
             if child is None:
                 break
-            equal = child.common_blocks(tokens, at, limit - depth, depth, extra_keys)
+            equal = child.common_blocks(0, tokens, at, limit - depth, depth, extra_keys)
             run, into, depth = child, equal, depth + equal
             at += equal * self.block_bytes
             if equal < len(child):
@@ -87,6 +97,24 @@ class PrefixTree:
         for part in reversed(parts):
             blocks += part
         return blocks
+
+    def on_path(self, run: Run, depth: int) -> Place | None:
+        """Place ``depth`` blocks from the root on the way to ``run``, if the way goes that far.
+
+        Works for runs that are gone, too: those lead to what they were merged into.
+        """
+        path = [run]
+        while path[-1].parent is not None:
+            path.append(path[-1].parent)
+        root = path.pop()
+        if not isinstance(root, Root) or self.roots.get(root.identity) is not root:
+            return None
+        above = 0
+        for node in reversed(path):
+            if above < depth <= above + len(node):
+                return Place(node, depth - above, depth)
+            above += len(node)
+        return None
 
     def last_hashes(self, run: Run, count: int) -> tuple[bytes, ...]:
         """Hashes of the last ``count`` blocks up to the end of ``run``; the root's is the first."""
@@ -128,7 +156,7 @@ class PrefixTree:
     def unpin(self, run: Run) -> None:
         """Take a user away; what is left unused is stamped and becomes evictable."""
         run.users -= 1
-        self._releases += 1
+        self.releases += 1
         node: Run | None = run
         while node is not None:
             node.uses -= 1
@@ -137,7 +165,7 @@ class PrefixTree:
             if isinstance(node, Root):
                 self._drop_if_empty(node)
             else:
-                self._unuse(node, self._releases)
+                self._unuse(node, self.releases)
             node = node.parent
         self._merge_from(run)
 
@@ -203,6 +231,8 @@ class PrefixTree:
             if removed is not None:
                 removed += (run.hash_at(len(run) - 1 - i) for i in range(here))
             first_hash = run.first_hash
+            trim = Trim(run.last_hash, here, self.releases)
+            self.evictions.remember(run.hash_at(len(run) - here), trim)
             blocks += run.trim(here)
             self.evictable -= here
             if not run.blocks:
@@ -240,7 +270,7 @@ class PrefixTree:
             node = above
 
     def _merge(self, run: Run) -> None:
-        """Merge a run with its only child where nothing tells the two apart."""
+        """Merge a run with its only child where nothing tells the two apart; the child stays."""
         child = run.only_child()
         if child is None or isinstance(run, Root) or run.users or child.stamp != run.stamp:
             return
@@ -248,6 +278,7 @@ class PrefixTree:
         parent.drop_child(run, run.first_hash)
         child.put_front(run)
         parent.put_child(child)
+        run.parent = child  # who still knows the run finds its blocks there
         if not run.uses:
             del self.unused[run]
 

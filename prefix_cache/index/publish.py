@@ -45,7 +45,7 @@ def _step(seq: Sequence, target: int, tree: PrefixTree, pool: BlockPool) -> int:
     else:
         new, stop = tree.boundary(cached), cached.depth
     for sharer in sharers:
-        sharer.advance(new, stop, tree.block_size, keeps_copies=not is_new)
+        sharer.advance(new, stop, keeps_copies=not is_new)
         if new is not old:
             tree.move_pin(old, new)
     return stop - start if is_new else 0
@@ -71,5 +71,5 @@ def _event(seq: Sequence, stored: int, tokens: bytes, tree: PrefixTree) -> Block
         token_ids=tokens,
         block_size=tree.block_size,
         extra_keys=tuple(extra.get(index, b"") for index in range(stored)),
-        identity=tree.identity_of(seq.run),
+        identity=tree.root_of(seq.run).identity,
     )

@@ -10,6 +10,14 @@ import numpy.typing as npt
 BlockIds = npt.NDArray[np.int32]
 
 
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A committed prefix: the hash of its last block, and its tokens, all in full blocks."""
+
+    block_hash: bytes
+    num_tokens: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
     """Longest cached prefix: tokens (a multiple of the block size) and their blocks (int32)."""

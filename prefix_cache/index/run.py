@@ -94,31 +94,32 @@ class Run:
             del self.children[first_hash]
 
     def common_blocks(
-        self, tokens: bytes | bytearray, start: int, count: int, first: int, extra_keys: ExtraKeys
+        self,
+        begin: int,
+        tokens: bytes | bytearray,
+        start: int,
+        count: int,
+        first: int,
+        extra_keys: ExtraKeys,
     ) -> int:
-        """How many leading blocks equal those of ``tokens`` from byte ``start`` on.
+        """How many blocks from ``begin`` on equal those of ``tokens`` from byte ``start`` on.
 
         At most ``count`` blocks are compared; ``first`` is the place of the first of them in its
         sequence.
         """
-        count = min(count, len(self.blocks))
+        rest = len(self.blocks) - begin
+        count = min(count, rest)
         block_bytes = len(self.tokens) // len(self.blocks)
-        if count == len(self.blocks) and tokens.startswith(self.tokens, start):
+        mine = memoryview(self.tokens)[begin * block_bytes :]
+        if count == rest and tokens.startswith(mine, start):
             equal = count
         else:
-            equal = self._equal_bytes(tokens, start, count * block_bytes) // block_bytes
+            equal = _equal_bytes(mine, tokens, start, count * block_bytes) // block_bytes
         if self.extra or extra_keys:
             for index in range(equal):
-                if self.extra.get(index, b"") != extra_keys.for_block(first + index):
+                if self.extra.get(begin + index, b"") != extra_keys.for_block(first + index):
                     return index
         return equal
-
-    def _equal_bytes(self, tokens: bytes | bytearray, start: int, size: int) -> int:
-        mine = np.frombuffer(self.tokens, np.uint32, size // TOKEN_BYTES)
-        theirs = np.frombuffer(tokens, np.uint32, size // TOKEN_BYTES, offset=start)
-        differ = mine != theirs
-        at = int(differ.argmax())
-        return at * TOKEN_BYTES if differ[at] else size
 
     def extend(
         self,
@@ -152,6 +153,8 @@ class Run:
         front.extend(self.tokens, self.hashes, self.blocks, self.extra)
         self.tokens, self.hashes, self.blocks = front.tokens, front.hashes, front.blocks
         self.extra = front.extra
+        front.tokens, front.hashes, front.blocks = bytearray(), bytearray(), array("i")
+        front.extra = {}
 
     def trim(self, count: int) -> array[int]:
         """Drop the last ``count`` blocks and return them, last first."""
@@ -175,6 +178,15 @@ class Root(Run):
         super().__init__(None, len(root_hash))
         self.hashes += root_hash
         self.identity = identity
+
+
+def _equal_bytes(mine: memoryview, tokens: bytes | bytearray, start: int, size: int) -> int:
+    """Length of the longest common prefix, in whole tokens, of ``size`` bytes of each."""
+    ours = np.frombuffer(mine, np.uint32, size // TOKEN_BYTES)
+    theirs = np.frombuffer(tokens, np.uint32, size // TOKEN_BYTES, offset=start)
+    differ = ours != theirs
+    at = int(differ.argmax())
+    return at * TOKEN_BYTES if differ[at] else size
 
 
 def _cut(buffer: Buffer, at: int) -> tuple[Buffer, Buffer]:

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 
 from prefix_cache.index.extra_keys import ExtraKeys
-from prefix_cache.index.results import BlockIds
+from prefix_cache.index.results import BlockIds, Prefix
 from prefix_cache.index.run import Run
 from prefix_cache.index.tokens import TOKEN_BYTES
 
@@ -20,6 +20,7 @@ class Sequence:
     """
 
     __slots__ = (
+        "block_size",
         "cache",
         "depth",
         "duplicates",
@@ -38,6 +39,7 @@ class Sequence:
     def __init__(
         self,
         cache: object,
+        block_size: int,
         sequence_id: int,
         extra_keys: ExtraKeys,
         run: Run,
@@ -46,6 +48,7 @@ class Sequence:
         pending: bytearray,
     ) -> None:
         self.cache = cache  # the one it belongs to
+        self.block_size = block_size
         self.id = sequence_id
         self.extra_keys = extra_keys
         self.run = run  # ends where the findable part ends, `depth` blocks from the root
@@ -66,6 +69,13 @@ class Sequence:
         """Physical blocks, one per started block of tokens: int32, a read-only copy."""
         return block_ids(self.table)
 
+    @property
+    def findable_prefix(self) -> Prefix | None:
+        """The part that can be found, as a later prompt in delta form names it."""
+        if not self.depth:
+            return None
+        return Prefix(self.run.last_hash, self.depth * self.block_size)
+
     def private_blocks(self) -> array[int]:
         """Blocks of the table that cannot be found, in table order."""
         return self.duplicates + self.table[self.depth :]
@@ -74,20 +84,20 @@ class Sequence:
         """Whether the tables name the same blocks from the findable part up to ``stop``."""
         return self is other or self.table[self.depth : stop] == other.table[self.depth : stop]
 
-    def advance(self, run: Run, stop: int, block_size: int, *, keeps_copies: bool) -> None:
+    def advance(self, run: Run, stop: int, *, keeps_copies: bool) -> None:
         """The findable part ends with block ``stop`` now, which is the last of ``run``.
 
         ``keeps_copies``: those blocks are cached in another copy, and the table keeps its own.
         """
         if keeps_copies:
             self.duplicates += self.table[self.depth : stop]
-        del self.pending[: (stop - self.depth) * block_size * TOKEN_BYTES]
+        del self.pending[: (stop - self.depth) * self.block_size * TOKEN_BYTES]
         self.run, self.depth = run, stop
-        self.num_committed_tokens = max(self.num_committed_tokens, stop * block_size)
+        self.num_committed_tokens = max(self.num_committed_tokens, stop * self.block_size)
 
-    def findable_blocks(self, num_tokens: int, block_size: int) -> int:
+    def findable_blocks(self, num_tokens: int) -> int:
         """How many blocks may be findable once ``num_tokens`` are committed."""
-        full = num_tokens // block_size
+        full = num_tokens // self.block_size
         limit = self.extra_keys.limit
         return full if limit is None else min(full, limit)
 

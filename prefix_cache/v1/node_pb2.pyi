@@ -14,6 +14,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -24,6 +25,58 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReasonKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReasonKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReasonKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REASON_KIND_UNSPECIFIED: _ReasonKind.ValueType  # 0
+    """Not said."""
+    REASON_KIND_CACHED: _ReasonKind.ValueType  # 1
+    """It hits."""
+    REASON_KIND_NEVER_SEEN: _ReasonKind.ValueType  # 2
+    """Nothing like it is known."""
+    REASON_KIND_DIVERGED: _ReasonKind.ValueType  # 3
+    """What is cached after the same prefix goes on with other tokens."""
+    REASON_KIND_EVICTED: _ReasonKind.ValueType  # 4
+    """It was cached, and evicted."""
+    REASON_KIND_OTHER_IDENTITY: _ReasonKind.ValueType  # 5
+    """It is cached, under another identity."""
+    REASON_KIND_EXTRA_KEY: _ReasonKind.ValueType  # 6
+    """It is cached with other extra keys, or a key over it is not known."""
+    REASON_KIND_UNCOMMITTED: _ReasonKind.ValueType  # 7
+    """A live sequence has it and has not committed it."""
+    REASON_KIND_PARTIAL_BLOCK: _ReasonKind.ValueType  # 8
+    """The last block is not full."""
+    REASON_KIND_LAST_TOKEN: _ReasonKind.ValueType  # 9
+    """It is cached; the last token is computed all the same, for its logits."""
+
+class ReasonKind(_ReasonKind, metaclass=_ReasonKindEnumTypeWrapper):
+    """Why a range of tokens hits or misses."""
+
+REASON_KIND_UNSPECIFIED: ReasonKind.ValueType  # 0
+"""Not said."""
+REASON_KIND_CACHED: ReasonKind.ValueType  # 1
+"""It hits."""
+REASON_KIND_NEVER_SEEN: ReasonKind.ValueType  # 2
+"""Nothing like it is known."""
+REASON_KIND_DIVERGED: ReasonKind.ValueType  # 3
+"""What is cached after the same prefix goes on with other tokens."""
+REASON_KIND_EVICTED: ReasonKind.ValueType  # 4
+"""It was cached, and evicted."""
+REASON_KIND_OTHER_IDENTITY: ReasonKind.ValueType  # 5
+"""It is cached, under another identity."""
+REASON_KIND_EXTRA_KEY: ReasonKind.ValueType  # 6
+"""It is cached with other extra keys, or a key over it is not known."""
+REASON_KIND_UNCOMMITTED: ReasonKind.ValueType  # 7
+"""A live sequence has it and has not committed it."""
+REASON_KIND_PARTIAL_BLOCK: ReasonKind.ValueType  # 8
+"""The last block is not full."""
+REASON_KIND_LAST_TOKEN: ReasonKind.ValueType  # 9
+"""It is cached; the last token is computed all the same, for its logits."""
+Global___ReasonKind: _TypeAlias = ReasonKind  # noqa: Y015
 
 @_typing.final
 class Identity(_message.Message):
@@ -108,7 +161,12 @@ Global___ExtraKey: _TypeAlias = ExtraKey  # noqa: Y015
 
 @_typing.final
 class Prompt(_message.Message):
-    """A prompt: in full, or as a delta after a committed prefix."""
+    """A prompt: in full, or as a delta after a committed prefix.
+
+    The full form is exact: tokens are compared.  The delta form is as good as the 128-bit chain
+    hash that stands for the prefix.  It works for the ends of sequences released lately;
+    otherwise FAILED_PRECONDITION with reason UNKNOWN_PREFIX, and the full form is to be sent.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -123,7 +181,7 @@ class Prompt(_message.Message):
     block_size: _builtins.int
     """Block size the client works with; 0: not checked."""
     parent_block_hash: _builtins.bytes
-    """Delta form: chain hash of the last block of the committed prefix."""
+    """Delta form: chain hash of the last block of the committed prefix, as Commit returned it."""
     parent_num_tokens: _builtins.int
     """Delta form: tokens in the committed prefix, a multiple of the block size."""
     @_builtins.property
@@ -391,16 +449,24 @@ class CommitResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NUM_COMMITTED_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_FINDABLE_TOKENS_FIELD_NUMBER: _builtins.int
+    BLOCK_HASH_FIELD_NUMBER: _builtins.int
     num_committed_tokens: _builtins.int
     """Committed tokens of the sequence now."""
+    num_findable_tokens: _builtins.int
+    """Tokens of its findable blocks: those a delta can follow."""
+    block_hash: _builtins.bytes
+    """Chain hash of the last findable block; empty: none is findable."""
     def __init__(
         self,
         *,
         num_committed_tokens: _builtins.int = ...,
+        num_findable_tokens: _builtins.int = ...,
+        block_hash: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["num_committed_tokens", b"num_committed_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_hash", b"block_hash", "num_committed_tokens", b"num_committed_tokens", "num_findable_tokens", b"num_findable_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -500,6 +566,352 @@ class ReleaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRequest(_message.Message):
+    """Request of Explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_FIELD_NUMBER: _builtins.int
+    ACROSS_SALTS_FIELD_NUMBER: _builtins.int
+    across_salts: _builtins.bool
+    """Look under other salts too; refused unless the node allows it."""
+    @_builtins.property
+    def prompt(self) -> Global___Prompt:
+        """The prompt, in full."""
+
+    def __init__(
+        self,
+        *,
+        prompt: Global___Prompt | None = ...,
+        across_salts: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_salts", b"across_salts", "prompt", b"prompt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
+
+@_typing.final
+class ExplainResponse(_message.Message):
+    """Response of Explain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    num_cached_tokens: _builtins.int
+    """What Acquire would find cached."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reason]:
+        """For every token of the prompt, in order."""
+
+    def __init__(
+        self,
+        *,
+        num_cached_tokens: _builtins.int = ...,
+        reasons: _abc.Iterable[Global___Reason] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["num_cached_tokens", b"num_cached_tokens", "reasons", b"reasons"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
+
+@_typing.final
+class Reason(_message.Message):
+    """One range of a prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKEN_FIELD_NUMBER: _builtins.int
+    CACHED_TOKEN_FIELD_NUMBER: _builtins.int
+    AGREES_FROM_FIELD_NUMBER: _builtins.int
+    RELEASES_AGO_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    kind: Global___ReasonKind.ValueType
+    """Why."""
+    start: _builtins.int
+    """First token."""
+    end: _builtins.int
+    """One past the last."""
+    position: _builtins.int
+    """Diverged: the first token that differs."""
+    prompt_token: _builtins.int
+    """Diverged: the prompt's token there."""
+    cached_token: _builtins.int
+    """Diverged: the cached token there."""
+    agrees_from: _builtins.int
+    """Diverged: from here on both agree again, for a block at least."""
+    releases_ago: _builtins.int
+    """Evicted: this many releases ago."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Other identity: the fields that differ."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___ReasonKind.ValueType = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        position: _builtins.int | None = ...,
+        prompt_token: _builtins.int | None = ...,
+        cached_token: _builtins.int | None = ...,
+        agrees_from: _builtins.int | None = ...,
+        releases_ago: _builtins.int | None = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_agrees_from", b"_agrees_from", "_cached_token", b"_cached_token", "_position", b"_position", "_prompt_token", b"_prompt_token", "_releases_ago", b"_releases_ago", "agrees_from", b"agrees_from", "cached_token", b"cached_token", "position", b"position", "prompt_token", b"prompt_token", "releases_ago", b"releases_ago"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_agrees_from", b"_agrees_from", "_cached_token", b"_cached_token", "_position", b"_position", "_prompt_token", b"_prompt_token", "_releases_ago", b"_releases_ago", "agrees_from", b"agrees_from", "cached_token", b"cached_token", "end", b"end", "fields", b"fields", "kind", b"kind", "position", b"position", "prompt_token", b"prompt_token", "releases_ago", b"releases_ago", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__agrees_from: _TypeAlias = _typing.Literal["agrees_from"]  # noqa: Y015
+    _WhichOneofArgType__agrees_from: _TypeAlias = _typing.Literal["_agrees_from", b"_agrees_from"]  # noqa: Y015
+    _WhichOneofReturnType__cached_token: _TypeAlias = _typing.Literal["cached_token"]  # noqa: Y015
+    _WhichOneofArgType__cached_token: _TypeAlias = _typing.Literal["_cached_token", b"_cached_token"]  # noqa: Y015
+    _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
+    _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
+    _WhichOneofReturnType__prompt_token: _TypeAlias = _typing.Literal["prompt_token"]  # noqa: Y015
+    _WhichOneofArgType__prompt_token: _TypeAlias = _typing.Literal["_prompt_token", b"_prompt_token"]  # noqa: Y015
+    _WhichOneofReturnType__releases_ago: _TypeAlias = _typing.Literal["releases_ago"]  # noqa: Y015
+    _WhichOneofArgType__releases_ago: _TypeAlias = _typing.Literal["_releases_ago", b"_releases_ago"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__agrees_from) -> _WhichOneofReturnType__agrees_from | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_token) -> _WhichOneofReturnType__cached_token | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_token) -> _WhichOneofReturnType__prompt_token | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__releases_ago) -> _WhichOneofReturnType__releases_ago | None: ...
+
+Global___Reason: _TypeAlias = Reason  # noqa: Y015
+
+@_typing.final
+class WatchRequest(_message.Message):
+    """Request of Watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    INCLUDE_TOKENS_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.int
+    """Incarnation followed so far; 0: none."""
+    after: _builtins.int
+    """Number of the last event seen of that incarnation."""
+    include_tokens: _builtins.bool
+    """Send token ids and extra keys with stored blocks."""
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.int = ...,
+        after: _builtins.int = ...,
+        include_tokens: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "incarnation", b"incarnation", "include_tokens", b"include_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
+
+@_typing.final
+class WatchResponse(_message.Message):
+    """One event."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    CLEARED_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_STARTED_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_ENDED_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.int
+    """Which life of the node's claims; a new one says that all earlier claims are void."""
+    number: _builtins.int
+    """Number of the event, one more than that of the one before.  Within a snapshot: that of the
+    last event the snapshot includes.
+    """
+    @_builtins.property
+    def stored(self) -> Global___BlocksStored:
+        """Blocks became findable."""
+
+    @_builtins.property
+    def removed(self) -> Global___BlocksRemoved:
+        """Blocks were evicted."""
+
+    @_builtins.property
+    def cleared(self) -> Global___Cleared:
+        """Every block is gone."""
+
+    @_builtins.property
+    def snapshot_started(self) -> Global___SnapshotStarted:
+        """Forget this node's blocks; what is stored up to `snapshot_ended` is all it holds."""
+
+    @_builtins.property
+    def snapshot_ended(self) -> Global___SnapshotEnded:
+        """The snapshot is whole."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.int = ...,
+        number: _builtins.int = ...,
+        stored: Global___BlocksStored | None = ...,
+        removed: Global___BlocksRemoved | None = ...,
+        cleared: Global___Cleared | None = ...,
+        snapshot_started: Global___SnapshotStarted | None = ...,
+        snapshot_ended: Global___SnapshotEnded | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "event", b"event", "removed", b"removed", "snapshot_ended", b"snapshot_ended", "snapshot_started", b"snapshot_started", "stored", b"stored"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared", b"cleared", "event", b"event", "incarnation", b"incarnation", "number", b"number", "removed", b"removed", "snapshot_ended", b"snapshot_ended", "snapshot_started", b"snapshot_started", "stored", b"stored"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["stored", "removed", "cleared", "snapshot_started", "snapshot_ended"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class BlocksStored(_message.Message):
+    """Consecutive blocks of one chain became findable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BLOCK_HASHES_FIELD_NUMBER: _builtins.int
+    PARENT_BLOCK_HASH_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    BLOCK_SIZE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    EXTRA_KEYS_FIELD_NUMBER: _builtins.int
+    parent_block_hash: _builtins.bytes
+    """Hash of the block before the first; empty where a chain begins."""
+    block_size: _builtins.int
+    """Tokens per block."""
+    tokens: _builtins.bytes
+    """Token ids of these blocks, uint32 little-endian; only if asked for."""
+    @_builtins.property
+    def block_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their chain hashes."""
+
+    @_builtins.property
+    def identity(self) -> Global___Identity:
+        """Whose KV."""
+
+    @_builtins.property
+    def extra_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Encoded extra keys, one entry per block, or none at all where no block has any; only if
+        asked for.
+        """
+
+    def __init__(
+        self,
+        *,
+        block_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        parent_block_hash: _builtins.bytes = ...,
+        identity: Global___Identity | None = ...,
+        block_size: _builtins.int = ...,
+        tokens: _builtins.bytes = ...,
+        extra_keys: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_hashes", b"block_hashes", "block_size", b"block_size", "extra_keys", b"extra_keys", "identity", b"identity", "parent_block_hash", b"parent_block_hash", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlocksStored: _TypeAlias = BlocksStored  # noqa: Y015
+
+@_typing.final
+class BlocksRemoved(_message.Message):
+    """Blocks were evicted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BLOCK_HASHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def block_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Their chain hashes, in the order of eviction."""
+
+    def __init__(
+        self,
+        *,
+        block_hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_hashes", b"block_hashes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlocksRemoved: _TypeAlias = BlocksRemoved  # noqa: Y015
+
+@_typing.final
+class Cleared(_message.Message):
+    """Every block is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Cleared: _TypeAlias = Cleared  # noqa: Y015
+
+@_typing.final
+class SnapshotStarted(_message.Message):
+    """A snapshot begins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotStarted: _TypeAlias = SnapshotStarted  # noqa: Y015
+
+@_typing.final
+class SnapshotEnded(_message.Message):
+    """A snapshot is whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotEnded: _TypeAlias = SnapshotEnded  # noqa: Y015
 
 @_typing.final
 class GetInfoRequest(_message.Message):
@@ -1104,16 +1516,24 @@ class CommitResult(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NUM_COMMITTED_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_FINDABLE_TOKENS_FIELD_NUMBER: _builtins.int
+    BLOCK_HASH_FIELD_NUMBER: _builtins.int
     num_committed_tokens: _builtins.int
     """Committed tokens of the sequence now."""
+    num_findable_tokens: _builtins.int
+    """Tokens of its findable blocks: those a delta can follow."""
+    block_hash: _builtins.bytes
+    """Chain hash of the last findable block; empty: none is findable."""
     def __init__(
         self,
         *,
         num_committed_tokens: _builtins.int = ...,
+        num_findable_tokens: _builtins.int = ...,
+        block_hash: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["num_committed_tokens", b"num_committed_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_hash", b"block_hash", "num_committed_tokens", b"num_committed_tokens", "num_findable_tokens", b"num_findable_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,16 @@ class NodeServiceStub(object):
                 request_serializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/prefix_cache.v1.NodeService/Explain',
+                request_serializer=prefix__cache_dot_v1_dot_node__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=prefix__cache_dot_v1_dot_node__pb2.ExplainResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/prefix_cache.v1.NodeService/Watch',
+                request_serializer=prefix__cache_dot_v1_dot_node__pb2.WatchRequest.SerializeToString,
+                response_deserializer=prefix__cache_dot_v1_dot_node__pb2.WatchResponse.FromString,
+                _registered_method=True)
         self.GetInfo = channel.unary_unary(
                 '/prefix_cache.v1.NodeService/GetInfo',
                 request_serializer=prefix__cache_dot_v1_dot_node__pb2.GetInfoRequest.SerializeToString,
@@ -141,6 +151,23 @@ class NodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
+        cached under another salt unless the node was started to let this client ask.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """Every change of the findable blocks, numbered.  Begins with the events after the one named,
+        where they are still there, else with a snapshot; a watcher that does not keep up gets a
+        snapshot again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetInfo(self, request, context):
         """What this node is: block size, pool, model, incarnation.
         """
@@ -203,6 +230,16 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.FromString,
                     response_serializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=prefix__cache_dot_v1_dot_node__pb2.ExplainRequest.FromString,
+                    response_serializer=prefix__cache_dot_v1_dot_node__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=prefix__cache_dot_v1_dot_node__pb2.WatchRequest.FromString,
+                    response_serializer=prefix__cache_dot_v1_dot_node__pb2.WatchResponse.SerializeToString,
             ),
             'GetInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInfo,
@@ -391,6 +428,60 @@ class NodeService(object):
             '/prefix_cache.v1.NodeService/Release',
             prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.SerializeToString,
             prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/prefix_cache.v1.NodeService/Explain',
+            prefix__cache_dot_v1_dot_node__pb2.ExplainRequest.SerializeToString,
+            prefix__cache_dot_v1_dot_node__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/prefix_cache.v1.NodeService/Watch',
+            prefix__cache_dot_v1_dot_node__pb2.WatchRequest.SerializeToString,
+            prefix__cache_dot_v1_dot_node__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,6 +58,15 @@ class NodeServiceStub:
     """Opens a second sequence that shares every block of the first."""
     Release: _grpc.UnaryUnaryMultiCallable[_node_pb2.ReleaseRequest, _node_pb2.ReleaseResponse]
     """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+    Explain: _grpc.UnaryUnaryMultiCallable[_node_pb2.ExplainRequest, _node_pb2.ExplainResponse]
+    """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
+    cached under another salt unless the node was started to let this client ask.
+    """
+    Watch: _grpc.UnaryStreamMultiCallable[_node_pb2.WatchRequest, _node_pb2.WatchResponse]
+    """Every change of the findable blocks, numbered.  Begins with the events after the one named,
+    where they are still there, else with a snapshot; a watcher that does not keep up gets a
+    snapshot again.
+    """
     GetInfo: _grpc.UnaryUnaryMultiCallable[_node_pb2.GetInfoRequest, _node_pb2.GetInfoResponse]
     """What this node is: block size, pool, model, incarnation."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_node_pb2.GetStatsRequest, _node_pb2.GetStatsResponse]
@@ -94,6 +103,15 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """Opens a second sequence that shares every block of the first."""
     Release: _aio.UnaryUnaryMultiCallable[_node_pb2.ReleaseRequest, _node_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+    Explain: _aio.UnaryUnaryMultiCallable[_node_pb2.ExplainRequest, _node_pb2.ExplainResponse]  # type: ignore[assignment]
+    """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
+    cached under another salt unless the node was started to let this client ask.
+    """
+    Watch: _aio.UnaryStreamMultiCallable[_node_pb2.WatchRequest, _node_pb2.WatchResponse]  # type: ignore[assignment]
+    """Every change of the findable blocks, numbered.  Begins with the events after the one named,
+    where they are still there, else with a snapshot; a watcher that does not keep up gets a
+    snapshot again.
+    """
     GetInfo: _aio.UnaryUnaryMultiCallable[_node_pb2.GetInfoRequest, _node_pb2.GetInfoResponse]  # type: ignore[assignment]
     """What this node is: block size, pool, model, incarnation."""
     GetStats: _aio.UnaryUnaryMultiCallable[_node_pb2.GetStatsRequest, _node_pb2.GetStatsResponse]  # type: ignore[assignment]
@@ -163,6 +181,27 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_pb2.ReleaseResponse, _abc.Awaitable[_node_pb2.ReleaseResponse]]:
         """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+
+    @_abc_1.abstractmethod
+    def Explain(
+        self,
+        request: _node_pb2.ExplainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.ExplainResponse, _abc.Awaitable[_node_pb2.ExplainResponse]]:
+        """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
+        cached under another salt unless the node was started to let this client ask.
+        """
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _node_pb2.WatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_node_pb2.WatchResponse], _abc.AsyncIterator[_node_pb2.WatchResponse]]:
+        """Every change of the findable blocks, numbered.  Begins with the events after the one named,
+        where they are still there, else with a snapshot; a watcher that does not keep up gets a
+        snapshot again.
+        """
 
     @_abc_1.abstractmethod
     def GetInfo(

@@ -1,0 +1,243 @@
+"""Why the tokens of a prompt hit or missed, range by range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from prefix_cache.index.extra_keys import ExtraKeys
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.run import Root
+from prefix_cache.index.sequence import Sequence
+from prefix_cache.index.tokens import TOKEN_BYTES
+
+# A diagnosis must not hold up the calls that serve: beyond this it looks at no more neighbours.
+MAX_NEIGHBOURS = 1000
+
+
+class ReasonKind(StrEnum):
+    """Why a range of tokens hit or missed."""
+
+    CACHED = "cached"
+    NEVER_SEEN = "never_seen"
+    DIVERGED = "diverged"
+    EVICTED = "evicted"
+    OTHER_IDENTITY = "other_identity"
+    EXTRA_KEY = "extra_key"
+    UNCOMMITTED = "uncommitted"
+    PARTIAL_BLOCK = "partial_block"
+    LAST_TOKEN = "last_token"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why the tokens from ``start`` up to ``end`` hit or missed.
+
+    - ``diverged``: at ``position`` the prompt has ``prompt_token``, and what is cached after the
+      same prefix has ``cached_token``; ``agrees_from`` is where the two agree again for at least
+      a block, if they do.
+    - ``evicted``: ``releases_ago`` releases ago.
+    - ``other_identity``: cached, under an identity that differs in ``fields``.
+    """
+
+    kind: ReasonKind
+    start: int
+    end: int
+    position: int | None = None
+    prompt_token: int | None = None
+    cached_token: int | None = None
+    agrees_from: int | None = None
+    releases_ago: int | None = None
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What ``acquire`` would find, and the reasons for every token of the prompt, in order."""
+
+    num_cached_tokens: int
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a diagnosis looks at.  It changes nothing."""
+
+    tree: PrefixTree
+    live: Iterable[Sequence]
+
+    def explain(
+        self, identity: Identity, prompt: bytes, keys: ExtraKeys, *, across_salts: bool
+    ) -> Explanation:
+        """Say for every token why it hits or misses.
+
+        Unless ``across_salts``, nothing is said of what is cached under another salt.
+        """
+        size = self.tree.block_size
+        num_tokens = len(prompt) // TOKEN_BYTES
+        full = num_tokens // size
+        stop = full if keys.limit is None else min(full, keys.limit)
+        place = self.tree.find(Place(self.tree.root(identity), 0, 0), prompt, keys, stop)
+        hit = min(place.depth, (num_tokens - 1) // size)
+        ranges = [Reason(ReasonKind.CACHED, 0, hit * size)]
+        if hit < place.depth:
+            ranges.append(Reason(ReasonKind.LAST_TOKEN, hit * size, num_tokens))
+        else:
+            ranges += self._misses(identity, prompt, keys, place, stop, across_salts)
+            ranges.append(Reason(ReasonKind.EXTRA_KEY, stop * size, full * size))
+            ranges.append(Reason(ReasonKind.PARTIAL_BLOCK, full * size, num_tokens))
+        reasons = tuple(reason for reason in ranges if reason.start < reason.end)
+        return Explanation(hit * size, reasons)
+
+    def _misses(
+        self,
+        identity: Identity,
+        prompt: bytes,
+        keys: ExtraKeys,
+        place: Place,
+        stop: int,
+        across_salts: bool,
+    ) -> Iterator[Reason]:
+        """Reasons for the full blocks from ``place`` up to ``stop``."""
+        size = self.tree.block_size
+        start = place.depth
+        if start == stop:
+            return
+        rest = prompt[start * self.tree.block_bytes : stop * self.tree.block_bytes]
+        known = (
+            self._uncommitted(place, rest, keys, stop)
+            or self._evicted(place, rest, keys, stop)
+            or self._elsewhere(identity, prompt, keys, place, stop, across_salts)
+        )
+        if known is not None:
+            yield known
+            yield Reason(ReasonKind.NEVER_SEEN, known.end, stop * size)
+            return
+        yield self._nearest(place, rest, keys, stop)
+
+    def _uncommitted(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason | None:
+        """What a live sequence is computing right now, or has not committed yet."""
+        size = self.tree.block_size
+        longest = 0
+        for seq in self.live:
+            if seq.run is place.run and place.into == len(place.run):
+                theirs = np.frombuffer(bytes(seq.pending), np.uint32)
+                agreed = _agreement(np.frombuffer(rest, np.uint32), theirs) // size
+                alike = 0
+                while alike < agreed and seq.extra_keys.for_block(
+                    place.depth + alike
+                ) == keys.for_block(place.depth + alike):
+                    alike += 1
+                longest = max(longest, alike)
+        if not longest:
+            return None
+        start = place.depth
+        return Reason(ReasonKind.UNCOMMITTED, start * size, (start + longest) * size)
+
+    def _evicted(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason | None:
+        """What was cached after ``place`` and had to go."""
+        size = self.tree.block_size
+        run = place.run
+        parent = run.hash_at(place.into - 1) if place.into else run.last_hash
+        hasher = self.tree.hasher
+        chain = hasher.chain(parent, rest, keys.for_blocks(place.depth, stop))
+        gone = self.tree.evictions.longest(hasher.split(chain))
+        if gone is None:
+            return None
+        count, release = gone
+        return Reason(
+            ReasonKind.EVICTED,
+            place.depth * size,
+            (place.depth + count) * size,
+            releases_ago=self.tree.releases - release,
+        )
+
+    def _elsewhere(
+        self,
+        identity: Identity,
+        prompt: bytes,
+        keys: ExtraKeys,
+        place: Place,
+        stop: int,
+        across_salts: bool,
+    ) -> Reason | None:
+        """What is cached under another identity."""
+        deepest, who = place.depth, None
+        others = (root for other, root in self.tree.roots.items() if other != identity)
+        visible = (r for r in others if across_salts or r.identity.salt == identity.salt)
+        for root in islice(visible, MAX_NEIGHBOURS):
+            depth = self.tree.find(Place(root, 0, 0), prompt, keys, stop).depth
+            if depth > deepest:
+                deepest, who = depth, root.identity
+        if who is None:
+            return None
+        size = self.tree.block_size
+        differing = tuple(
+            field.name
+            for field in fields(Identity)
+            if getattr(who, field.name) != getattr(identity, field.name)
+        )
+        return Reason(
+            ReasonKind.OTHER_IDENTITY, place.depth * size, deepest * size, fields=differing
+        )
+
+    def _nearest(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason:
+        """How the prompt leaves what is cached after the same prefix."""
+        size = self.tree.block_size
+        start, end = place.depth * size, stop * size
+        mine = np.frombuffer(rest, np.uint32)
+        best, nearest = -1, None
+        for theirs in islice(self._continuations(place), MAX_NEIGHBOURS):
+            agreed = _agreement(mine, theirs)
+            if agreed > best:
+                best, nearest = agreed, theirs
+        if nearest is None or (not best and isinstance(place.run, Root)):
+            return Reason(ReasonKind.NEVER_SEEN, start, end)
+        if best >= size or best == len(mine):
+            # The tokens are there; so it is the extra keys that are not.
+            return Reason(ReasonKind.EXTRA_KEY, start, end)
+        agrees = _agrees_again(mine, nearest, best, size)
+        return Reason(
+            ReasonKind.DIVERGED,
+            start,
+            end,
+            position=start + best,
+            prompt_token=int(mine[best]),
+            cached_token=int(nearest[best]),
+            agrees_from=None if agrees is None else start + agrees,
+        )
+
+    def _continuations(self, place: Place) -> Iterator[npt.NDArray[np.uint32]]:
+        """Tokens that are cached right after ``place``, each as far as its run goes."""
+        if place.into < len(place.run):
+            yield np.frombuffer(
+                bytes(place.run.tokens[place.into * self.tree.block_bytes :]), np.uint32
+            )
+            return
+        for bucket in place.run.children.values():
+            for child in bucket:
+                yield np.frombuffer(bytes(child.tokens), np.uint32)
+
+
+def _agreement(mine: npt.NDArray[np.uint32], theirs: npt.NDArray[np.uint32]) -> int:
+    """How many leading tokens are equal."""
+    length = min(len(mine), len(theirs))
+    differ = np.flatnonzero(mine[:length] != theirs[:length])
+    return int(differ[0]) if len(differ) else length
+
+
+def _agrees_again(
+    mine: npt.NDArray[np.uint32], theirs: npt.NDArray[np.uint32], position: int, size: int
+) -> int | None:
+    """First place after ``position`` from which ``size`` tokens are equal."""
+    length = min(len(mine), len(theirs))
+    differ = np.flatnonzero(mine[position:length] != theirs[position:length]) + position
+    gaps = np.diff(np.append(differ, length))
+    wide = np.flatnonzero(gaps > size)
+    return int(differ[wide[0]]) + 1 if len(wide) else None

@@ -1,0 +1,59 @@
+"""Where sequences ended lately, by chain hash: what a prompt in delta form goes on from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from prefix_cache.errors import UnknownPrefix
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.results import Prefix
+from prefix_cache.index.run import Root, Run
+
+
+class _End(NamedTuple):
+    root: Root
+    block_hash: bytes
+    depth: int
+
+
+class PrefixEnds:
+    """The latest ``capacity`` ends.  An end is found while its blocks are where they were."""
+
+    def __init__(self, tree: PrefixTree, capacity: int) -> None:
+        self._tree = tree
+        self._capacity = capacity
+        # None where two places have the same hash at the same depth.
+        self._ends: OrderedDict[_End, Run | None] = OrderedDict()
+
+    def remember(self, run: Run, depth: int) -> None:
+        """A sequence was released whose findable part ends with ``run``, ``depth`` blocks deep."""
+        key = _End(self._tree.root_of(run), run.last_hash, depth)
+        known = self._ends.pop(key, run)
+        is_other = known is not run and known is not None and self._place(known, key) is not None
+        self._ends[key] = None if known is None or is_other else run
+        if len(self._ends) > self._capacity:
+            self._ends.popitem(last=False)
+
+    def find(self, identity: Identity, prefix: Prefix) -> Place:
+        """Place where ``prefix`` ends.  Raises ``UnknownPrefix``: send the prompt in full then."""
+        depth, rest = divmod(prefix.num_tokens, self._tree.block_size)
+        key = _End(self._tree.root(identity), prefix.block_hash, depth)
+        run = None if rest else self._ends.get(key)
+        place = None if run is None else self._place(run, key)
+        if place is None:
+            raise UnknownPrefix(
+                f"no known sequence of this identity ends after {prefix.num_tokens} tokens with "
+                f"block hash {prefix.block_hash.hex()!r}: send the prompt in full",
+                num_tokens=prefix.num_tokens,
+                block_hash=prefix.block_hash.hex(),
+            )
+        return place
+
+    def _place(self, run: Run, key: _End) -> Place | None:
+        """Where the end is now, after all splits and merges; None when it is gone."""
+        place = self._tree.on_path(run, key.depth)
+        if place is None or place.run.hash_at(place.into - 1) != key.block_hash:
+            return None
+        return place
