@@ -1,0 +1,5 @@
+"""The command ``prefix-cache``."""
+
+from prefix_cache.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,31 @@
+"""Shows what a benchmark measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from prefix_cache.cli.bench_harness import Row, Spread
+
+
+def print_rows(title: str, rows: Iterable[Row]) -> None:
+    """Print a table: median (fastest-slowest) of both sides, and how many times less ours is."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(title)
+    for column in ("baseline", "ours", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.name, _spread(row.baseline), _spread(row.ours), f"{row.ratio:.2g}x")
+    Console(highlight=False).print(table)
+
+
+def _spread(spread: Spread) -> str:
+    return f"{_number(spread.median)} ({_number(spread.min)}-{_number(spread.max)})"
+
+
+def _number(value: float) -> str:
+    """Three digits at least."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"

@@ -1,0 +1,43 @@
+"""The command line as its users run it: as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_COMMAND = [sys.executable, "-W", "error", "-m", "prefix_cache.cli"]
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [*_COMMAND, *arguments], input=stdin, capture_output=True, check=False, timeout=60
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs, in a process group of its own as a shell would start it."""
+    process = subprocess.Popen(
+        [*_COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """The line that says where a server listens."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()

@@ -1,0 +1,63 @@
+"""Ctrl-C and its like: what was started is stopped, whenever they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import running
+from tests.node.nodes import wait_until
+from tests.processes import children, is_running
+
+
+@pytest.fixture
+def long_file(tmp_path: Path) -> Path:
+    """Conversations that take far longer to play than a test lasts."""
+    path = tmp_path / "long.jsonl"
+    exchange = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!" * 500}]
+    line = json.dumps({"messages": exchange * 50}) + "\n"
+    path.write_text(line * 200)
+    return path
+
+
+def children_of(demo: subprocess.Popen[str], at_least: int) -> set[int]:
+    """Wait until the demo has so many children."""
+    wait_until(lambda: len(children(demo.pid)) >= at_least or demo.poll() is not None)
+    assert demo.poll() is None, demo.communicate()
+    return children(demo.pid)
+
+
+@pytest.mark.parametrize(
+    ("number", "num_children", "exit_code"),
+    [
+        pytest.param(signal.SIGINT, 1, 130, id="Ctrl-C while starting"),
+        pytest.param(signal.SIGINT, 4, 130, id="Ctrl-C while playing"),
+        pytest.param(signal.SIGTERM, 4, 143, id="SIGTERM"),
+        pytest.param(signal.SIGHUP, 4, 129, id="terminal closed"),
+    ],
+)
+def test_a_demo_that_is_stopped_leaves_no_process_behind(
+    long_file: Path, number: signal.Signals, num_children: int, exit_code: int
+) -> None:
+    with running("demo", "--file", str(long_file)) as demo:
+        started = children_of(demo, num_children)
+        os.killpg(demo.pid, number)  # as a terminal does
+        out, err = demo.communicate(timeout=30)
+    assert demo.returncode == exit_code
+    assert (out, err) == ("", "")
+    assert [pid for pid in started if is_running(pid)] == []
+
+
+def test_a_second_ctrl_c_does_not_disturb_the_cleaning_up(long_file: Path) -> None:
+    with running("demo", "--file", str(long_file)) as demo:
+        started = children_of(demo, 4)
+        for _ in range(3):
+            os.killpg(demo.pid, signal.SIGINT)
+        demo.communicate(timeout=30)
+    assert demo.returncode == 130
+    assert [pid for pid in started if is_running(pid)] == []
