@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PROTOS := $(wildcard proto/prefix_cache/v1/*.proto)
 
-.PHONY: demo test check bench format proto setup clean
+.PHONY: demo test check bench format proto wire setup clean
 
 demo: $(READY)  ## play conversations through three nodes and a router, and show what was saved
 	$(BIN)/prefix-cache demo
@@ -21,6 +21,7 @@ check: $(READY)  ## lint, format, types, layers, wire contract, generated code
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/buf lint proto
+	$(BIN)/buf breaking proto --against tests/contract/wire.txtpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT \
 	  && $(MAKE) --no-print-directory proto OUT="$$fresh" \
 	  && diff -r -x __init__.py -x __pycache__ "$$fresh/prefix_cache/v1" prefix_cache/v1 \
@@ -35,6 +36,10 @@ proto: $(READY)  ## generate prefix_cache/v1 from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(OUT) \
 	  --grpc_python_out=$(OUT) --mypy_out=quiet:$(OUT) --mypy_grpc_out=quiet:$(OUT) $(PROTOS)
+
+wire: $(READY)  ## record the wire contract after a compatible change of proto/
+	$(BIN)/buf breaking proto --against tests/contract/wire.txtpb
+	$(BIN)/buf build proto --exclude-source-info --as-file-descriptor-set -o tests/contract/wire.txtpb
 
 setup: $(READY)  ## the virtual environment alone
 

@@ -6,6 +6,7 @@ from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Even
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence
+from prefix_cache.index.snapshot import Snapshot
 
 __all__ = [
     "Appended",
@@ -21,5 +22,6 @@ __all__ = [
     "Reason",
     "ReasonKind",
     "Sequence",
+    "Snapshot",
     "Stats",
 ]

@@ -10,6 +10,7 @@ from prefix_cache.index.block_pool import BlockPool
 from prefix_cache.index.prefix_tree import Place, PrefixTree
 from prefix_cache.index.run import Root, Run
 from prefix_cache.index.sequence import Sequence
+from prefix_cache.index.tokens import TOKEN_BYTES
 
 
 def audit(
@@ -93,7 +94,7 @@ def _check_sequence(seq: Sequence, tree: PrefixTree, block_size: int) -> None:
     _check(len(seq.table) == started, f"{name}: {len(seq.table)} blocks, expected {started}")
     own = [mine for mine, cached in zip(seq.table, path, strict=False) if mine != cached]
     _check(own == seq.duplicates.tolist(), f"{name}: its duplicates are {own}")
-    pending = len(seq.pending) // 4
+    pending = len(seq.pending) // TOKEN_BYTES
     uncommitted = seq.num_tokens - seq.depth * block_size
     _check(pending == uncommitted, f"{name}: {pending} pending tokens, expected {uncommitted}")
     _check(seq in seq.family, f"{name}: not in its own family")

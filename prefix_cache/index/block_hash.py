@@ -8,7 +8,9 @@ have fixed lengths and the extra keys come length-prefixed, so nothing can be re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import repeat
 
+import numpy as np
 from xxhash import xxh3_128_digest
 
 from prefix_cache.errors import InvalidArgument
@@ -38,6 +40,8 @@ class BlockHasher:
     def __init__(self, block_size: int, hash_function: HashFunction | None) -> None:
         self._block_size = block_size
         self._block_bytes = block_size * TOKEN_BYTES
+        if hash_function is not None and not callable(hash_function):
+            raise InvalidArgument(f"hash_function is {hash_function!r}, expected a function")
         self._function = hash_function or native_hash
         probe = self._function(b"", b"", b"")
         if not isinstance(probe, bytes) or not MIN_HASH_BYTES <= len(probe) <= MAX_HASH_BYTES:
@@ -61,20 +65,21 @@ class BlockHasher:
 
         ``extra`` has the encoded extra keys by block, counted from the first.
         """
-        block_bytes = self._block_bytes
-        hashes = bytearray()
-        # The hot loop of a prefill: one call per block, of the function itself.
-        for index, at in enumerate(range(0, len(tokens), block_bytes)):
-            parent = self._function(parent, tokens[at : at + block_bytes], extra.get(index, b""))
-            if len(parent) != self.size:
-                raise self._wrong_length(parent)
-            hashes += parent
-        return hashes
+        function = self._function
+        blocks = _pieces(tokens, self._block_bytes)
+        keys = (extra.get(index, b"") for index in range(len(blocks))) if extra else repeat(b"")
+        hashes = []
+        # The hot loop of a prefill: nothing but one call per block.
+        for block, key in zip(blocks, keys, strict=False):
+            parent = function(parent, block, key)
+            hashes.append(parent)
+        if not {self.size}.issuperset(map(len, hashes)):
+            raise self._wrong_length(next(made for made in hashes if len(made) != self.size))
+        return bytearray(b"".join(hashes))
 
-    def split(self, hashes: bytearray) -> tuple[bytes, ...]:
+    def split(self, hashes: bytes | bytearray) -> tuple[bytes, ...]:
         """Single hashes out of a chain of them."""
-        size = self.size
-        return tuple(bytes(hashes[at : at + size]) for at in range(0, len(hashes), size))
+        return tuple(_pieces(hashes, self.size))
 
     def _checked(self, digest: bytes) -> bytes:
         if len(digest) != self.size:
@@ -88,3 +93,11 @@ class BlockHasher:
             length=len(digest),
             expected=self.size,
         )
+
+
+def _pieces(data: bytes | bytearray, size: int) -> list[bytes]:
+    """Cut into pieces of ``size`` bytes; for many, several times faster than slicing."""
+    if len(data) <= size:
+        return [bytes(data)] if data else []
+    pieces: list[bytes] = np.frombuffer(data, np.dtype((np.void, size))).tolist()
+    return pieces

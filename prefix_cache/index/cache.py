@@ -24,16 +24,25 @@ from prefix_cache.index.diagnosis import Diagnosis, Explanation
 from prefix_cache.index.events import BlocksRemoved, Cleared, Event
 from prefix_cache.index.extra_keys import ExtraKey, ExtraKeys
 from prefix_cache.index.identity import Identity
+from prefix_cache.index.integers import checked_integer
 from prefix_cache.index.outbox import Outbox
 from prefix_cache.index.prefix_ends import PrefixEnds
 from prefix_cache.index.prefix_tree import Place, PrefixTree
 from prefix_cache.index.publish import publish
 from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence, block_ids
+from prefix_cache.index.snapshot import Snapshot
 from prefix_cache.index.tokens import TOKEN_BYTES, Tokens, as_token_bytes
+
+# Block numbers are int32, here and on the wire; token counts are uint32 there.
+MAX_NUM_BLOCKS = 2**31 - 1
+MAX_BLOCK_SIZE = 2**20
+MAX_TOKENS = 2**32 - 1
 
 # Ends of released sequences that a prompt in delta form may go on from; about 400 bytes each.
 MAX_ENDS = 16_384
+
+_NOTHING_NEW = Appended((), ())
 
 
 class BlockCache:
@@ -59,9 +68,10 @@ class BlockCache:
         on_event: Callable[[Event], object] | None = None,
         hash_function: HashFunction | None = None,
     ) -> None:
-        _check_positive("num_blocks", num_blocks)
-        _check_positive("block_size", block_size)
+        num_blocks = checked_integer("num_blocks", num_blocks, 1, MAX_NUM_BLOCKS)
+        block_size = checked_integer("block_size", block_size, 1, MAX_BLOCK_SIZE)
         self._block_size = block_size
+        self._no_keys = ExtraKeys((), block_size)  # those of nearly every sequence
         self._outbox = Outbox(on_event)
         self._pool = BlockPool(num_blocks)
         self._tree = PrefixTree(block_size, BlockHasher(block_size, hash_function))
@@ -71,6 +81,7 @@ class BlockCache:
         self._query_tokens = 0
         self._hit_tokens = 0
         self._evicted_blocks = 0
+        self._recomputed_tokens = 0
 
     @property
     def num_blocks(self) -> int:
@@ -94,8 +105,8 @@ class BlockCache:
     ) -> Match:
         """Return what ``acquire`` would find cached now; changes nothing, pins nothing."""
         prompt = _prompt_bytes(tokens)
-        keys = ExtraKeys(extra_keys, self._block_size)
-        place = self._find(self._start(identity, after), prompt, keys)
+        keys = self._keys(extra_keys)
+        place = self._find(self._start(identity, after, keys), prompt, keys)
         return Match(place.depth * self._block_size, block_ids(self._tree.blocks_to(place)))
 
     def acquire(
@@ -105,6 +116,7 @@ class BlockCache:
         extra_keys: Iterable[ExtraKey] = (),
         *,
         after: Prefix | None = None,
+        resumed: bool = False,
     ) -> Sequence:
         """Open a sequence for a prompt: find its cached prefix, pin it, allocate the rest.
 
@@ -116,10 +128,13 @@ class BlockCache:
         identity had committed when it was released (``findable_prefix``).  It is taken by its
         hash, without comparing its tokens.  Raises ``UnknownPrefix`` when it is not known or not
         there any more.
+
+        ``resumed`` says that the prompt was acquired before and preempted.  It counts as no new
+        query or hit then; what has to be computed again counts as recomputed.
         """
         prompt = _prompt_bytes(tokens)
-        keys = ExtraKeys(extra_keys, self._block_size)
-        start = self._start(identity, after)
+        keys = self._keys(extra_keys)
+        start = self._start(identity, after, keys)
         place = self._find(start, prompt, keys)
         num_tokens = start.depth * self._block_size + len(prompt) // TOKEN_BYTES
         total = self._blocks_for(num_tokens)
@@ -127,7 +142,8 @@ class BlockCache:
         self._check_room(total, needed, self._tree.evictable_on(place))
         run = self._tree.boundary(place)
         self._tree.pin(run)
-        table = self._tree.blocks_to(Place(run, len(run), place.depth)) + self._take(needed)
+        table = self._tree.blocks_to(Place(run, len(run), place.depth))
+        table += self._take(needed)
         pending = bytearray(prompt[(place.depth - start.depth) * self._tree.block_bytes :])
         seq = Sequence(
             self, self._block_size, self._next_id(), keys, run, place.depth, table, pending
@@ -135,8 +151,11 @@ class BlockCache:
         seq.num_tokens = num_tokens
         seq.num_cached_tokens = seq.num_committed_tokens = place.depth * self._block_size
         self._live[seq.id] = seq
-        self._query_tokens += num_tokens
-        self._hit_tokens += seq.num_cached_tokens
+        if resumed:
+            self._recomputed_tokens += num_tokens - seq.num_cached_tokens
+        else:
+            self._query_tokens += num_tokens
+            self._hit_tokens += seq.num_cached_tokens
         self._outbox.deliver()
         return seq
 
@@ -154,7 +173,7 @@ class BlockCache:
         """
         _check_identity(identity)
         diagnosis = Diagnosis(self._tree, tuple(self._live.values()))
-        keys = ExtraKeys(extra_keys, self._block_size)
+        keys = self._keys(extra_keys)
         prompt = _prompt_bytes(tokens)
         return diagnosis.explain(identity, prompt, keys, across_salts=across_salts)
 
@@ -166,10 +185,7 @@ class BlockCache:
         committed already; more than the sequence has raises ``CommitBeyondTokens``.
         """
         self._check_live(seq)
-        if not isinstance(num_tokens, int) or num_tokens < 0:
-            raise InvalidArgument(
-                f"num_tokens is {num_tokens!r}, expected an integer from 0", value=repr(num_tokens)
-            )
+        num_tokens = checked_integer("num_tokens", num_tokens, 0, MAX_TOKENS)
         if num_tokens > seq.num_tokens:
             raise CommitBeyondTokens(
                 f"cannot commit {num_tokens} tokens, the sequence has {seq.num_tokens}",
@@ -192,9 +208,14 @@ class BlockCache:
         self._check_live(seq)
         tokens = as_token_bytes(token_ids)
         if not tokens:
-            return Appended((), ())
+            return _NOTHING_NEW
         num_tokens = seq.num_tokens + len(tokens) // TOKEN_BYTES
         total = self._blocks_for(num_tokens)
+        if total == len(seq.table) and not self._pool.is_shared(seq.table[-1]):
+            # Nearly every step of a decode: the last block has room and is the sequence's own.
+            seq.pending += tokens
+            seq.num_tokens = num_tokens
+            return _NOTHING_NEW
         copied = bool(seq.num_tokens % self._block_size) and self._pool.is_shared(seq.table[-1])
         needed = total - len(seq.table) + copied
         self._check_room(total, needed, 0)
@@ -273,7 +294,15 @@ class BlockCache:
             query_tokens=self._query_tokens,
             hit_tokens=self._hit_tokens,
             evicted_blocks=self._evicted_blocks,
+            recomputed_tokens=self._recomputed_tokens,
         )
+
+    def snapshot(self, *, with_tokens: bool = True) -> Snapshot:
+        """Copy what is findable now, to be told as ``BlocksStored`` events at leisure.
+
+        Without tokens it takes a fifth of the memory, and their ``token_ids`` are empty.
+        """
+        return Snapshot(self._tree, with_tokens)
 
     def audit(self) -> None:
         """Check every invariant, in time that grows with the cache; ``AuditError`` if one fails."""
@@ -281,10 +310,14 @@ class BlockCache:
 
     # --- inside -----------------------------------------------------------------------------
 
-    def _start(self, identity: Identity, after: Prefix | None) -> Place:
+    def _keys(self, extra_keys: Iterable[ExtraKey]) -> ExtraKeys:
+        return ExtraKeys(extra_keys, self._block_size) if extra_keys != () else self._no_keys
+
+    def _start(self, identity: Identity, after: Prefix | None, keys: ExtraKeys) -> Place:
         _check_identity(identity)
         if after is not None:
-            return self._ends.find(identity, after)
+            _check_prefix(after)
+            return self._ends.find(identity, after, keys)
         return Place(self._tree.root(identity), 0, 0)
 
     def _find(self, start: Place, prompt: bytes, keys: ExtraKeys) -> Place:
@@ -352,8 +385,6 @@ def _check_identity(identity: object) -> None:
         raise InvalidIdentity(f"identity is {identity!r}, expected an Identity")
 
 
-def _check_positive(name: str, value: object) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise InvalidArgument(
-            f"{name} is {value!r}, expected an integer from 1", name=name, value=repr(value)
-        )
+def _check_prefix(after: object) -> None:
+    if not isinstance(after, Prefix):
+        raise InvalidArgument(f"after is {after!r}, expected a Prefix", value=repr(after))

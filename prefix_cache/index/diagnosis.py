@@ -17,8 +17,13 @@ from prefix_cache.index.run import Root
 from prefix_cache.index.sequence import Sequence
 from prefix_cache.index.tokens import TOKEN_BYTES
 
-# A diagnosis must not hold up the calls that serve: beyond this it looks at no more neighbours.
+Ids = npt.NDArray[np.uint32]
+
+# A diagnosis must not hold up the calls that serve.  It looks at so many of the latest neighbours,
+# at so many of their tokens to choose the nearest, and at so many live sequences that begin alike.
 MAX_NEIGHBOURS = 1000
+MAX_NEIGHBOUR_TOKENS = 1024
+MAX_SEQUENCES = 16
 
 
 class ReasonKind(StrEnum):
@@ -111,42 +116,53 @@ class Diagnosis:
             return
         rest = prompt[start * self.tree.block_bytes : stop * self.tree.block_bytes]
         known = (
-            self._uncommitted(place, rest, keys, stop)
+            self._uncommitted(place, prompt, keys, stop)
             or self._evicted(place, rest, keys, stop)
             or self._elsewhere(identity, prompt, keys, place, stop, across_salts)
+            or self._nearest(place, rest, stop)
         )
         if known is not None:
             yield known
-            yield Reason(ReasonKind.NEVER_SEEN, known.end, stop * size)
-            return
-        yield self._nearest(place, rest, keys, stop)
+        yield Reason(ReasonKind.NEVER_SEEN, known.end if known else start * size, stop * size)
 
-    def _uncommitted(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason | None:
+    def _uncommitted(
+        self, place: Place, prompt: bytes, keys: ExtraKeys, stop: int
+    ) -> Reason | None:
         """What a live sequence is computing right now, or has not committed yet."""
-        size = self.tree.block_size
-        longest = 0
-        for seq in self.live:
-            if seq.run is place.run and place.into == len(place.run):
-                theirs = np.frombuffer(bytes(seq.pending), np.uint32)
-                agreed = _agreement(np.frombuffer(rest, np.uint32), theirs) // size
-                alike = 0
-                while alike < agreed and seq.extra_keys.for_block(
-                    place.depth + alike
-                ) == keys.for_block(place.depth + alike):
-                    alike += 1
-                longest = max(longest, alike)
-        if not longest:
+        size, block_bytes = self.tree.block_size, self.tree.block_bytes
+        deepest = place.depth
+        for seq in islice(self._on_the_way(place, prompt), MAX_SEQUENCES):
+            end = min(stop, seq.findable_blocks(seq.num_tokens))
+            mine = _ids(prompt[seq.depth * block_bytes : end * block_bytes])
+            agreed = _likeness(mine, _ids(seq.pending))[0] // size
+            my_keys = keys.for_blocks(seq.depth, seq.depth + agreed)
+            their_keys = seq.extra_keys.for_blocks(seq.depth, seq.depth + agreed)
+            either = my_keys.keys() | their_keys.keys()
+            other = (index for index in either if my_keys.get(index) != their_keys.get(index))
+            deepest = max(deepest, seq.depth + min(other, default=agreed))
+        if deepest == place.depth:
             return None
-        start = place.depth
-        return Reason(ReasonKind.UNCOMMITTED, start * size, (start + longest) * size)
+        return Reason(ReasonKind.UNCOMMITTED, place.depth * size, deepest * size)
+
+    def _on_the_way(self, place: Place, prompt: bytes) -> Iterator[Sequence]:
+        """Live sequences whose findable part ends before ``place``, and go on as the prompt."""
+        run = place.run if place.into == len(place.run) else place.run.parent
+        way = set()
+        while run is not None:
+            way.add(run)
+            run = run.parent
+        size = self.tree.block_bytes
+        for seq in self.live:
+            if seq.run in way and seq.pending.startswith(
+                prompt[seq.depth * size : (seq.depth + 1) * size]
+            ):
+                yield seq
 
     def _evicted(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason | None:
         """What was cached after ``place`` and had to go."""
         size = self.tree.block_size
-        run = place.run
-        parent = run.hash_at(place.into - 1) if place.into else run.last_hash
         hasher = self.tree.hasher
-        chain = hasher.chain(parent, rest, keys.for_blocks(place.depth, stop))
+        chain = hasher.chain(place.block_hash, rest, keys.for_blocks(place.depth, stop))
         gone = self.tree.evictions.longest(hasher.split(chain))
         if gone is None:
             return None
@@ -187,54 +203,58 @@ class Diagnosis:
             ReasonKind.OTHER_IDENTITY, place.depth * size, deepest * size, fields=differing
         )
 
-    def _nearest(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason:
+    def _nearest(self, place: Place, rest: bytes, stop: int) -> Reason | None:
         """How the prompt leaves what is cached after the same prefix."""
         size = self.tree.block_size
-        start, end = place.depth * size, stop * size
-        mine = np.frombuffer(rest, np.uint32)
-        best, nearest = -1, None
-        for theirs in islice(self._continuations(place), MAX_NEIGHBOURS):
-            agreed = _agreement(mine, theirs)
-            if agreed > best:
-                best, nearest = agreed, theirs
-        if nearest is None or (not best and isinstance(place.run, Root)):
-            return Reason(ReasonKind.NEVER_SEEN, start, end)
-        if best >= size or best == len(mine):
+        start = place.depth * size
+        mine = _ids(rest)
+        nearest = max(
+            islice(self._continuations(place), MAX_NEIGHBOURS),
+            key=lambda theirs: _likeness(mine, theirs[:MAX_NEIGHBOUR_TOKENS]),
+            default=None,
+        )
+        if nearest is None:
+            return None
+        agreed, _ = _likeness(mine, nearest)
+        if agreed >= size:
             # The tokens are there; so it is the extra keys that are not.
-            return Reason(ReasonKind.EXTRA_KEY, start, end)
-        agrees = _agrees_again(mine, nearest, best, size)
+            return Reason(ReasonKind.EXTRA_KEY, start, start + agreed // size * size)
+        agrees = _agrees_again(mine, nearest, agreed, size)
+        if not agreed and agrees is None and isinstance(place.run, Root):
+            return None
         return Reason(
             ReasonKind.DIVERGED,
             start,
-            end,
-            position=start + best,
-            prompt_token=int(mine[best]),
-            cached_token=int(nearest[best]),
+            stop * size,
+            position=start + agreed,
+            prompt_token=int(mine[agreed]),
+            cached_token=int(nearest[agreed]),
             agrees_from=None if agrees is None else start + agrees,
         )
 
-    def _continuations(self, place: Place) -> Iterator[npt.NDArray[np.uint32]]:
-        """Tokens that are cached right after ``place``, each as far as its run goes."""
+    def _continuations(self, place: Place) -> Iterator[Ids]:
+        """Tokens cached right after ``place``, each as far as its run goes, latest first."""
         if place.into < len(place.run):
-            yield np.frombuffer(
-                bytes(place.run.tokens[place.into * self.tree.block_bytes :]), np.uint32
-            )
+            yield _ids(place.run.tokens)[place.into * self.tree.block_size :]
             return
-        for bucket in place.run.children.values():
-            for child in bucket:
-                yield np.frombuffer(bytes(child.tokens), np.uint32)
+        for bucket in reversed(place.run.children.values()):
+            for child in reversed(bucket):
+                yield _ids(child.tokens)
 
 
-def _agreement(mine: npt.NDArray[np.uint32], theirs: npt.NDArray[np.uint32]) -> int:
-    """How many leading tokens are equal."""
+def _ids(tokens: bytes | bytearray) -> Ids:
+    """View token bytes as ids.  A buffer that is viewed cannot grow: let go of it soon."""
+    return np.frombuffer(tokens, np.uint32)
+
+
+def _likeness(mine: Ids, theirs: Ids) -> tuple[int, int]:
+    """How many leading tokens are equal, and how many at all, place by place."""
     length = min(len(mine), len(theirs))
     differ = np.flatnonzero(mine[:length] != theirs[:length])
-    return int(differ[0]) if len(differ) else length
+    return int(differ[0]) if len(differ) else length, length - len(differ)
 
 
-def _agrees_again(
-    mine: npt.NDArray[np.uint32], theirs: npt.NDArray[np.uint32], position: int, size: int
-) -> int | None:
+def _agrees_again(mine: Ids, theirs: Ids, position: int, size: int) -> int | None:
     """First place after ``position`` from which ``size`` tokens are equal."""
     length = min(len(mine), len(theirs))
     differ = np.flatnonzero(mine[position:length] != theirs[position:length]) + position

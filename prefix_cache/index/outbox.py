@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from prefix_cache.errors import InvalidArgument
 from prefix_cache.index.events import Event
 
 log = logging.getLogger(__name__)
@@ -16,6 +17,8 @@ class Outbox:
     __slots__ = ("_events", "_on_event")
 
     def __init__(self, on_event: Callable[[Event], object] | None) -> None:
+        if on_event is not None and not callable(on_event):
+            raise InvalidArgument(f"on_event is {on_event!r}, expected a function")
         self._on_event = on_event
         self._events: list[Event] = []
 

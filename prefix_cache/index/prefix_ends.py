@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from prefix_cache.errors import UnknownPrefix
+from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.prefix_tree import Place, PrefixTree
 from prefix_cache.index.results import Prefix
@@ -31,16 +32,20 @@ class PrefixEnds:
         """A sequence was released whose findable part ends with ``run``, ``depth`` blocks deep."""
         key = _End(self._tree.root_of(run), run.last_hash, depth)
         known = self._ends.pop(key, run)
-        is_other = known is not run and known is not None and self._place(known, key) is not None
-        self._ends[key] = None if known is None or is_other else run
+        same = known is run or (known is not None and self._may_be(known, key, run))
+        self._ends[key] = run if same else None
         if len(self._ends) > self._capacity:
             self._ends.popitem(last=False)
 
-    def find(self, identity: Identity, prefix: Prefix) -> Place:
-        """Place where ``prefix`` ends.  Raises ``UnknownPrefix``: send the prompt in full then."""
+    def find(self, identity: Identity, prefix: Prefix, keys: ExtraKeys) -> Place:
+        """Place where ``prefix`` ends.
+
+        Raises ``UnknownPrefix`` also where an extra key of the prompt forbids to reuse all of it.
+        """
         depth, rest = divmod(prefix.num_tokens, self._tree.block_size)
         key = _End(self._tree.root(identity), prefix.block_hash, depth)
-        run = None if rest else self._ends.get(key)
+        allowed = not rest and (keys.limit is None or depth <= keys.limit)
+        run = self._ends.get(key) if allowed else None
         place = None if run is None else self._place(run, key)
         if place is None:
             raise UnknownPrefix(
@@ -50,6 +55,11 @@ class PrefixEnds:
                 block_hash=prefix.block_hash.hex(),
             )
         return place
+
+    def _may_be(self, known: Run, key: _End, run: Run) -> bool:
+        """Whether a known end is the end of ``run``, or is gone."""
+        place = self._place(known, key)
+        return place is None or place.run is run
 
     def _place(self, run: Run, key: _End) -> Place | None:
         """Where the end is now, after all splits and merges; None when it is gone."""

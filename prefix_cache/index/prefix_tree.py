@@ -33,6 +33,11 @@ class Place(NamedTuple):
     into: int
     depth: int
 
+    @property
+    def block_hash(self) -> bytes:
+        """Hash of the block before the place; the root's where there is none."""
+        return self.run.hash_at(self.into - 1) if self.into else self.run.last_hash
+
 
 class PrefixTree:
     """All findable blocks.  ``evictable`` is how many of them nobody uses."""
@@ -68,7 +73,7 @@ class PrefixTree:
         """
         run, into, depth = start
         at = 0
-        if into < len(run):
+        if into < len(run) and depth < limit:
             equal = run.common_blocks(into, tokens, at, limit - depth, depth, extra_keys)
             into, depth, at = into + equal, depth + equal, equal * self.block_bytes
             if into < len(run):
@@ -88,11 +93,14 @@ class PrefixTree:
 
     def blocks_to(self, place: Place) -> array[int]:
         """Physical blocks from the root to ``place``."""
-        parts = [place.run.blocks[: place.into]]
-        above = place.run.parent
-        while above is not None:
-            parts.append(above.blocks)
-            above = above.parent
+        run, into, _ = place
+        parts = [run.blocks[:into]]
+        while (above := run.parent) is not None:
+            if above.blocks:
+                parts.append(above.blocks)
+            run = above
+        if len(parts) == 1:
+            return parts[0]
         blocks = array("i")
         for part in reversed(parts):
             blocks += part
@@ -115,15 +123,6 @@ class PrefixTree:
                 return Place(node, depth - above, depth)
             above += len(node)
         return None
-
-    def last_hashes(self, run: Run, count: int) -> tuple[bytes, ...]:
-        """Hashes of the last ``count`` blocks up to the end of ``run``; the root's is the first."""
-        wanted = count * self.hasher.size
-        hashes = run.hashes[-wanted:]
-        while len(hashes) < wanted:
-            run = _parent(run)
-            hashes = run.hashes[len(hashes) - wanted :] + hashes
-        return self.hasher.split(hashes)
 
     def evictable_on(self, place: Place) -> int:
         """How many of the blocks up to ``place`` nobody uses: pinning it takes them away."""
@@ -229,7 +228,8 @@ class PrefixTree:
             run = next(iter(self.unused))
             here = min(count - len(blocks), len(run))
             if removed is not None:
-                removed += (run.hash_at(len(run) - 1 - i) for i in range(here))
+                hashes = self.hasher.split(run.hashes[(len(run) - here) * self.hasher.size :])
+                removed += reversed(hashes)
             first_hash = run.first_hash
             trim = Trim(run.last_hash, here, self.releases)
             self.evictions.remember(run.hash_at(len(run) - here), trim)

@@ -43,7 +43,8 @@ class Stats:
     """Blocks by state (``free + cached + private == num_blocks``) and what was counted so far.
 
     ``evictable`` are the cached blocks that nobody uses.  ``query_tokens`` and ``hit_tokens``
-    count the tokens of a prompt once, when it was acquired.
+    count the tokens of a prompt once, when it was acquired; ``recomputed_tokens`` are those that
+    preempted sequences had to compute again.
     """
 
     num_blocks: int
@@ -55,3 +56,4 @@ class Stats:
     query_tokens: int
     hit_tokens: int
     evicted_blocks: int
+    recomputed_tokens: int

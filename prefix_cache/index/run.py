@@ -110,8 +110,10 @@ class Run:
         rest = len(self.blocks) - begin
         count = min(count, rest)
         block_bytes = len(self.tokens) // len(self.blocks)
-        mine = memoryview(self.tokens)[begin * block_bytes :]
-        if count == rest and tokens.startswith(mine, start):
+        mine = memoryview(self.tokens)[begin * block_bytes :] if begin else self.tokens
+        if count < rest:
+            mine = memoryview(mine)[: count * block_bytes]
+        if tokens.startswith(mine, start):
             equal = count
         else:
             equal = _equal_bytes(mine, tokens, start, count * block_bytes) // block_bytes
@@ -180,7 +182,9 @@ class Root(Run):
         self.identity = identity
 
 
-def _equal_bytes(mine: memoryview, tokens: bytes | bytearray, start: int, size: int) -> int:
+def _equal_bytes(
+    mine: bytearray | memoryview, tokens: bytes | bytearray, start: int, size: int
+) -> int:
     """Length of the longest common prefix, in whole tokens, of ``size`` bytes of each."""
     ours = np.frombuffer(mine, np.uint32, size // TOKEN_BYTES)
     theirs = np.frombuffer(tokens, np.uint32, size // TOKEN_BYTES, offset=start)

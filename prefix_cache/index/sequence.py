@@ -6,6 +6,7 @@ from array import array
 
 import numpy as np
 
+from prefix_cache.errors import ReleasedSequence
 from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.results import BlockIds, Prefix
 from prefix_cache.index.run import Run
@@ -71,7 +72,12 @@ class Sequence:
 
     @property
     def findable_prefix(self) -> Prefix | None:
-        """The part that can be found, as a later prompt in delta form names it."""
+        """The part that can be found, as a later prompt in delta form names it.
+
+        Only a live sequence knows: raises ``ReleasedSequence``.
+        """
+        if self.released:
+            raise ReleasedSequence(f"sequence {self.id} was released before", id=self.id)
         if not self.depth:
             return None
         return Prefix(self.run.last_hash, self.depth * self.block_size)
@@ -80,9 +86,14 @@ class Sequence:
         """Blocks of the table that cannot be found, in table order."""
         return self.duplicates + self.table[self.depth :]
 
-    def shares(self, other: Sequence, stop: int) -> bool:
-        """Whether the tables name the same blocks from the findable part up to ``stop``."""
-        return self is other or self.table[self.depth : stop] == other.table[self.depth : stop]
+    def shared_until(self, other: Sequence, stop: int) -> int:
+        """How far, up to ``stop``, both tables name the same blocks beyond the findable part."""
+        start = self.depth
+        mine, theirs = self.table[start:stop], other.table[start:stop]
+        if mine == theirs:
+            return stop
+        both = min(len(mine), len(theirs))
+        return start + next((at for at in range(both) if mine[at] != theirs[at]), both)
 
     def advance(self, run: Run, stop: int, *, keeps_copies: bool) -> None:
         """The findable part ends with block ``stop`` now, which is the last of ``run``.

@@ -55,7 +55,7 @@ def _from_numpy(tokens: npt.NDArray[Any]) -> bytes:
             dtype=tokens.dtype,
             shape=tokens.shape,
         )
-    if tokens.size:
+    if tokens.size and (tokens.dtype.kind == "i" or tokens.dtype.itemsize > TOKEN_BYTES):
         for index in (int(tokens.argmin()), int(tokens.argmax())):
             if not 0 <= int(tokens[index]) <= MAX_TOKEN_ID:
                 raise _out_of_range(int(tokens[index]), index)

@@ -134,3 +134,25 @@ def test_a_bad_extra_key_is_named_and_changes_nothing(wrong: ExtraKey) -> None:
 def test_extra_keys_that_are_no_list_are_refused(wrong: Keys) -> None:
     with pytest.raises(InvalidExtraKeys):
         BlockCache(num_blocks=8).match(WHO, PROMPT, wrong)
+
+
+def test_more_keys_over_one_block_than_allowed_are_refused() -> None:
+    """Each goes into the hash of each block it touches: 65 over all would stall who serves."""
+    cache = BlockCache(num_blocks=8, block_size=4)
+    many = [(0, None, b"%d" % number) for number in range(65)]
+    with pytest.raises(InvalidExtraKeys, match="65 extra keys touch block 0, expected at most 64"):
+        cache.acquire(WHO, list(range(9)), many)
+    assert cache.acquire(WHO, list(range(9)), many[:64]).num_cached_tokens == 0
+
+
+def test_a_thousand_keys_one_after_another_are_kept_apart() -> None:
+    cache = BlockCache(num_blocks=600, block_size=4)
+    tokens = [7] * 2001
+    keys = [(place, place + 1, b"%d" % place) for place in range(0, 2000, 2)]
+    seq = cache.acquire(WHO, tokens, keys)
+    cache.commit(seq, 2001)
+    cache.release(seq)
+    assert cache.match(WHO, tokens, reversed(keys)).num_cached_tokens == 2000
+    other = [*keys[:700], (1400, 1401, b"another"), *keys[701:]]
+    assert cache.match(WHO, tokens, other).num_cached_tokens == 1400
+    assert cache.match(WHO, tokens, keys[:999]).num_cached_tokens == 1996

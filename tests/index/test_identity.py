@@ -173,6 +173,18 @@ def test_equal_hashes_are_told_apart_by_comparing_tokens() -> None:
         assert table(cache.match(WHO, prompt).block_ids) == block_table[:4]
 
 
+def test_equal_hashes_are_told_apart_by_comparing_extra_keys() -> None:
+    """F022."""
+    cache = BlockCache(64, hash_function=lambda _parent, _block, _extra: bytes(8))
+    a, b, late = [(0, 64, b"a")], [(0, 64, b"b")], [(0, 32, b"a"), (32, 64, b"b")]
+
+    serve(cache, PROMPT, extra_keys=a)
+    assert hit(cache, NEXT_TURN, extra_keys=b) == 0
+    assert hit(cache, NEXT_TURN, extra_keys=late) == 32
+    serve(cache, PROMPT, extra_keys=b)
+    assert hit(cache, NEXT_TURN, extra_keys=b) == 64
+
+
 def test_an_identity_field_is_a_string() -> None:
     with pytest.raises(InvalidIdentity, match=r"salt.*7"):
         Identity(model="m", salt=7)  # type: ignore[arg-type]

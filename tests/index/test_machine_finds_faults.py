@@ -13,7 +13,7 @@ from .machine import CacheMachine
 from .model import NaiveModel
 
 UNTIL_FOUND = settings(
-    max_examples=2000,
+    max_examples=500,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -122,6 +122,20 @@ def test_blocks_shared_by_forks_come_back_with_the_last_of_them() -> None:
     assert cache.stats().free == 4
 
 
+def test_blocks_that_forks_shared_before_commit_have_one_owner_when_used_again() -> None:
+    cache = BlockCache(num_blocks=4)
+    parent = cache.acquire(WHO, [1] * 64)
+    child = cache.fork(parent)
+    cache.commit(child, 64)
+    cache.release(parent)
+    cache.release(child)
+
+    again = cache.acquire(WHO, [2] * 60)  # evicts them
+    assert cache.append(again, [2]).copies == ()
+    cache.release(again)
+    assert cache.stats().free == 4
+
+
 def test_free_blocks_are_given_out_again_in_table_order() -> None:
     cache = BlockCache(num_blocks=6)
     first = cache.acquire(WHO, [1] * 48)
