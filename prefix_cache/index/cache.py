@@ -8,14 +8,20 @@ from collections.abc import Callable, Iterable
 from prefix_cache.errors import (
     CommitBeyondTokens,
     ForeignSequence,
-    InvalidArgument,
-    InvalidIdentity,
-    InvalidTokens,
     PoolExhausted,
     PromptTooLarge,
     ReleasedSequence,
     SequencesLive,
     UnknownSequence,
+)
+from prefix_cache.index.arguments import (
+    MAX_BLOCK_SIZE,
+    MAX_NUM_BLOCKS,
+    MAX_TOKENS,
+    check_identity,
+    check_prefix,
+    checked_integer,
+    prompt_bytes,
 )
 from prefix_cache.index.audit import audit
 from prefix_cache.index.block_hash import BlockHasher, HashFunction
@@ -24,7 +30,6 @@ from prefix_cache.index.diagnosis import Diagnosis, Explanation
 from prefix_cache.index.events import BlocksRemoved, Cleared, Event
 from prefix_cache.index.extra_keys import ExtraKey, ExtraKeys
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.integers import checked_integer
 from prefix_cache.index.outbox import Outbox
 from prefix_cache.index.prefix_ends import PrefixEnds
 from prefix_cache.index.prefix_tree import Place, PrefixTree
@@ -33,11 +38,6 @@ from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence, block_ids
 from prefix_cache.index.snapshot import Snapshot
 from prefix_cache.index.tokens import TOKEN_BYTES, Tokens, as_token_bytes
-
-# Block numbers are int32, here and on the wire; token counts are uint32 there.
-MAX_NUM_BLOCKS = 2**31 - 1
-MAX_BLOCK_SIZE = 2**20
-MAX_TOKENS = 2**32 - 1
 
 # Ends of released sequences that a prompt in delta form may go on from; about 400 bytes each.
 MAX_ENDS = 16_384
@@ -104,7 +104,7 @@ class BlockCache:
         after: Prefix | None = None,
     ) -> Match:
         """Return what ``acquire`` would find cached now; changes nothing, pins nothing."""
-        prompt = _prompt_bytes(tokens)
+        prompt = prompt_bytes(tokens)
         keys = self._keys(extra_keys)
         place = self._find(self._start(identity, after, keys), prompt, keys)
         return Match(place.depth * self._block_size, block_ids(self._tree.blocks_to(place)))
@@ -132,7 +132,7 @@ class BlockCache:
         ``resumed`` says that the prompt was acquired before and preempted.  It counts as no new
         query or hit then; what has to be computed again counts as recomputed.
         """
-        prompt = _prompt_bytes(tokens)
+        prompt = prompt_bytes(tokens)
         keys = self._keys(extra_keys)
         start = self._start(identity, after, keys)
         place = self._find(start, prompt, keys)
@@ -171,10 +171,10 @@ class BlockCache:
 
         Unless ``across_salts``, nothing is said of what is cached under another salt.
         """
-        _check_identity(identity)
+        check_identity(identity)
         diagnosis = Diagnosis(self._tree, tuple(self._live.values()))
         keys = self._keys(extra_keys)
-        prompt = _prompt_bytes(tokens)
+        prompt = prompt_bytes(tokens)
         return diagnosis.explain(identity, prompt, keys, across_salts=across_salts)
 
     def commit(self, seq: Sequence, num_tokens: int) -> None:
@@ -314,9 +314,9 @@ class BlockCache:
         return ExtraKeys(extra_keys, self._block_size) if extra_keys != () else self._no_keys
 
     def _start(self, identity: Identity, after: Prefix | None, keys: ExtraKeys) -> Place:
-        _check_identity(identity)
+        check_identity(identity)
         if after is not None:
-            _check_prefix(after)
+            check_prefix(after)
             return self._ends.find(identity, after, keys)
         return Place(self._tree.root(identity), 0, 0)
 
@@ -371,20 +371,3 @@ class BlockCache:
     def _next_id(self) -> int:
         self._opened += 1
         return self._opened
-
-
-def _prompt_bytes(tokens: Tokens) -> bytes:
-    prompt = as_token_bytes(tokens)
-    if not prompt:
-        raise InvalidTokens("the prompt is empty, expected at least one token")
-    return prompt
-
-
-def _check_identity(identity: object) -> None:
-    if not isinstance(identity, Identity):
-        raise InvalidIdentity(f"identity is {identity!r}, expected an Identity")
-
-
-def _check_prefix(after: object) -> None:
-    if not isinstance(after, Prefix):
-        raise InvalidArgument(f"after is {after!r}, expected a Prefix", value=repr(after))
