@@ -13,7 +13,7 @@ test: $(READY)  ## all tests
 	$(BIN)/python -m pytest
 
 bench: $(READY)  ## measure, as ratios against baselines of the same run
-	$(BIN)/python -m pytest -m bench -s tests/bench
+	$(BIN)/python -m tests.bench
 
 check: $(READY)  ## lint, format, types, layers, wire contract, generated code
 	$(BIN)/ruff check

@@ -32,6 +32,10 @@ class InvalidArgument(PrefixCacheError, ValueError, reason="INVALID_ARGUMENT"):
     """A value is outside what the call accepts."""
 
 
+class InvalidMessage(InvalidArgument, reason="INVALID_MESSAGE"):
+    """The bytes of a request are no message of the method called."""
+
+
 class InvalidTokens(InvalidArgument, reason="INVALID_TOKENS"):
     """Token ids outside 0..2^32-1, a byte string that is no multiple of four, or none at all."""
 
@@ -82,6 +86,10 @@ class ReleasedSequence(UnknownSequence, reason="RELEASED_SEQUENCE"):
     """The sequence was released before."""
 
 
+class LeaseExpired(UnknownSequence, reason="LEASE_EXPIRED"):
+    """The sequence was not touched within its lease and has ended."""
+
+
 class ForeignSequence(UnknownSequence, reason="FOREIGN_SEQUENCE"):
     """The sequence belongs to another cache."""
 
@@ -98,8 +106,20 @@ class SequencesLive(PrefixCacheError, RuntimeError, reason="SEQUENCES_LIVE"):
     """The call needs that no sequence lives."""
 
 
+class ClientLimit(PrefixCacheError, reason="CLIENT_LIMIT"):
+    """The client holds as many sequences or blocks as one client may; release something."""
+
+
+class WorkerRestarted(PrefixCacheError, reason="WORKER_RESTARTED"):
+    """The worker's KV memory of this session is gone: another life of the worker has begun."""
+
+
 class UnknownRoute(PrefixCacheError, LookupError, reason="UNKNOWN_ROUTE"):
     """No routed turn of this number waits for its report."""
+
+
+class EventGap(PrefixCacheError, LookupError, reason="EVENT_GAP"):
+    """Events of a node were missed: watch again from the last one seen."""
 
 
 class AuditError(PrefixCacheError, AssertionError, reason="AUDIT"):
@@ -127,6 +147,10 @@ class NoNodeAvailable(Unavailable, reason="NO_NODE_AVAILABLE"):
 
 class DeadlineExceeded(PrefixCacheError, TimeoutError, reason="DEADLINE_EXCEEDED"):
     """The peer did not answer in time."""
+
+
+class PermissionDenied(PrefixCacheError, PermissionError, reason="PERMISSION_DENIED"):
+    """The peer does this for nobody, or not for this client."""
 
 
 class MessageTooLarge(PrefixCacheError, ValueError, reason="MESSAGE_TOO_LARGE"):

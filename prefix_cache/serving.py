@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import signal
-import socket
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from prefix_cache.errors import CannotListen
-from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES, message_options
-
-_UNIX = "unix://"
+from prefix_cache.listening import bind
+from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES, RefuseUndecodable, message_options
 
 # What still runs when the drain is over: answers on their way, idle streams, health watchers.
 _FLUSH_S = 0.5
@@ -51,14 +45,15 @@ async def _no_work() -> None:
 class Service:
     """What is served.
 
-    ``register`` adds the servicers to the server.  ``names`` are the full names of the services,
-    for health and reflection.  ``drain`` is called once the server is to end and returns when the
-    work that should end first has ended.
+    ``register`` adds the servicers to the server, ``interceptors`` stand before them.  ``names``
+    are the full names of the services, for health and reflection.  ``drain`` is called once the
+    server is to end and returns when the work that should end first has ended.
     """
 
     register: Callable[[aio.Server], None]
     names: Sequence[str]
     drain: Callable[[], Awaitable[None]] = _no_work
+    interceptors: Sequence[aio.ServerInterceptor] = ()
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +70,10 @@ async def serving(
     is insecure.  Raises ``CannotListen``.  Leaving drains: health says NOT_SERVING, the
     service's ``drain`` has ``grace_s`` seconds to return, then the server stops.
     """
-    server = aio.server(options=[*_OPTIONS, *message_options(max_message_bytes)])
+    server = aio.server(
+        options=[*_OPTIONS, *message_options(max_message_bytes)],
+        interceptors=[RefuseUndecodable(service.names), *service.interceptors],
+    )
     service.register(server)
     health_servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
@@ -84,7 +82,7 @@ async def serving(
     for name in service.names:
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
-    addresses = [_bind(server, address) for address in listen]
+    addresses = [bind(server, address) for address in listen]
     await server.start()
     try:
         yield addresses
@@ -124,49 +122,3 @@ async def serve(
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-
-
-def _bind(server: aio.Server, address: str) -> str:
-    """Make ``server`` listen; return the address with the port it got."""
-    if address.startswith(_UNIX):
-        _clear_stale_socket(address)
-    else:
-        host, _, port = address.rpartition(":")
-        bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
-        if not host or bare_ipv6 or not port.isdecimal() or int(port) > 65535:
-            raise _cannot_listen(address, "expected host:port, [ipv6]:port or unix:///path")
-    try:
-        bound_port = server.add_insecure_port(address)
-    except RuntimeError:
-        # gRPC writes the system's reason to stderr and keeps it from us.
-        raise _cannot_listen(
-            address, "it is in use, no address of this machine, or not ours to bind"
-        ) from None
-    return address if address.startswith(_UNIX) else f"{host}:{bound_port}"
-
-
-def _clear_stale_socket(address: str) -> None:
-    """Remove the socket that a killed server left behind.
-
-    gRPC removes whatever socket is there, one that somebody listens on included.
-    """
-    path = Path(address.removeprefix(_UNIX))
-    if not path.is_absolute():
-        raise _cannot_listen(address, "expected an absolute path, as in unix:///run/node.sock")
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _cannot_listen(address, str(error.strerror)) from None
-    if not stat.S_ISSOCK(mode):
-        raise _cannot_listen(address, "a file that is no socket is in its place")
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        if probe.connect_ex(str(path)) != errno.ECONNREFUSED:
-            raise _cannot_listen(address, "another server listens there")
-    path.unlink()
-
-
-def _cannot_listen(address: str, why: str) -> CannotListen:
-    return CannotListen(f"cannot listen on {address!r}: {why}", address=address)

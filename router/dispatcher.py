@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from prefix_cache.client import NodeState, Outcome
+from prefix_cache.errors import InvalidArgument
 from router.config import RouterConfig
 from router.conversations import Conversations
 from router.nodes import Node
@@ -59,9 +60,20 @@ class Dispatcher:
     def report(
         self, route_id: int, outcome: Outcome, cached_tokens: int = 0, committed_tokens: int = 0
     ) -> None:
-        """Free the load of a routed turn and learn from how it went.  Raises UnknownRoute."""
-        route = self._open_routes.close(route_id)
+        """Free the load of a routed turn and learn from how it went.
+
+        Raises UnknownRoute, and InvalidArgument for more cached tokens than the prompt has.
+        """
+        route = self._open_routes.find(route_id)
         node, turn = route.node, route.turn
+        if cached_tokens > turn.prompt_tokens:
+            raise InvalidArgument(
+                f"{cached_tokens} cached tokens were reported, the prompt of the turn has "
+                f"{turn.prompt_tokens}",
+                cached_tokens=cached_tokens,
+                prompt_tokens=turn.prompt_tokens,
+            )
+        self._open_routes.close(route_id)
         if outcome is Outcome.OK:
             node.turns += 1
             node.prompt_tokens += turn.prompt_tokens

@@ -47,8 +47,8 @@ class OpenRoutes:
         node.in_flight_tokens += turn.prompt_tokens
         return route_id
 
-    def close(self, route_id: int) -> OpenRoute:
-        """Free the load of a route and return it.  Raises UnknownRoute."""
+    def find(self, route_id: int) -> OpenRoute:
+        """Return a route that waits for its report.  Raises UnknownRoute."""
         self.drop_expired()
         if route_id not in self._routes:
             raise UnknownRoute(
@@ -56,7 +56,13 @@ class OpenRoutes:
                 f"or waited longer than {self._ttl_s:g} s for its report",
                 route_id=route_id,
             )
-        return self._close(route_id)
+        return self._routes[route_id]
+
+    def close(self, route_id: int) -> OpenRoute:
+        """Free the load of a route and return it.  Raises UnknownRoute."""
+        route = self.find(route_id)
+        self._close(route_id)
+        return route
 
     def drop_expired(self) -> None:
         """Free the load of routes whose report is overdue."""
@@ -67,8 +73,7 @@ class OpenRoutes:
                 break
             self._close(route_id)
 
-    def _close(self, route_id: int) -> OpenRoute:
+    def _close(self, route_id: int) -> None:
         route = self._routes.pop(route_id)
         route.node.in_flight -= 1
         route.node.in_flight_tokens -= route.turn.prompt_tokens
-        return route

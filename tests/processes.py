@@ -21,5 +21,10 @@ def is_running(pid: int) -> bool:
     return bool(state) and not state.startswith("Z")
 
 
+def memory_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    return 1024 * int(_ps("-p", str(pid), "-o", "rss="))
+
+
 def _ps(*arguments: str) -> str:
     return subprocess.run(["ps", *arguments], check=False, capture_output=True, text=True).stdout

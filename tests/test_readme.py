@@ -15,10 +15,10 @@ from tests.node.nodes import node_process
 README = Path(__file__).parents[1] / "README.md"
 
 
-def code_block(beginning: str) -> str:
-    """The README's Python block that begins with this line."""
+def code_block(inside: str) -> str:
+    """The only Python block of the README that has this in it."""
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    (block,) = [block for block in blocks if block.startswith(beginning)]
+    (block,) = [block for block in blocks if inside in block]
     return str(block)
 
 
@@ -47,14 +47,14 @@ class Model:
 
 
 def test_the_ten_lines_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(code_block("from prefix_cache import BlockCache"), {})
+    exec(code_block("BlockCache("), {})
     assert capsys.readouterr().out == "1696\n"
 
 
 def test_the_engine_loop_prefills_only_what_is_new() -> None:
     """Two prompts of 100 tokens, 40 tokens each; then a second turn after each of them."""
     scope: dict[str, Any] = {}
-    exec(code_block("from prefix_cache import Identity"), scope)
+    exec(code_block("def generate("), scope)
     generate = scope["generate"]
     model = Model(num_blocks=64)
     with node_process(num_blocks=64) as node:
@@ -70,3 +70,11 @@ def test_the_engine_loop_prefills_only_what_is_new() -> None:
         with NodeClient(node.address) as client:
             stats = client.stats()
         assert (stats.live_sequences, stats.private, stats.hit_tokens) == (0, 0, 256)
+
+
+def test_the_chat_sends_only_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+    scope: dict[str, Any] = {}
+    exec(code_block("def chat("), scope)
+    with node_process(num_blocks=512) as node:
+        scope["chat"](node.address)
+    assert capsys.readouterr().out == "0 of 1200\n1696 of 1900\n2400 of 2600\n"

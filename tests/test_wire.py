@@ -29,6 +29,7 @@ from prefix_cache.wire import (
 
 CODES = {
     "INVALID_ARGUMENT": StatusCode.INVALID_ARGUMENT,
+    "INVALID_MESSAGE": StatusCode.INVALID_ARGUMENT,
     "INVALID_TOKENS": StatusCode.INVALID_ARGUMENT,
     "INVALID_TOKEN_TYPE": StatusCode.INVALID_ARGUMENT,
     "INVALID_EXTRA_KEYS": StatusCode.INVALID_ARGUMENT,
@@ -40,7 +41,11 @@ CODES = {
     "PROMPT_TOO_LARGE": StatusCode.INVALID_ARGUMENT,
     "UNKNOWN_SEQUENCE": StatusCode.NOT_FOUND,
     "RELEASED_SEQUENCE": StatusCode.NOT_FOUND,
+    "LEASE_EXPIRED": StatusCode.NOT_FOUND,
     "FOREIGN_SEQUENCE": StatusCode.NOT_FOUND,
+    "UNKNOWN_PREFIX": StatusCode.FAILED_PRECONDITION,
+    "CLIENT_LIMIT": StatusCode.RESOURCE_EXHAUSTED,
+    "WORKER_RESTARTED": StatusCode.FAILED_PRECONDITION,
     "SEQUENCE_EXISTS": StatusCode.ALREADY_EXISTS,
     "SEQUENCES_LIVE": StatusCode.FAILED_PRECONDITION,
     "UNKNOWN_ROUTE": StatusCode.NOT_FOUND,
@@ -50,6 +55,7 @@ CODES = {
     "DRAINING": StatusCode.UNAVAILABLE,
     "NO_NODE_AVAILABLE": StatusCode.UNAVAILABLE,
     "DEADLINE_EXCEEDED": StatusCode.DEADLINE_EXCEEDED,
+    "PERMISSION_DENIED": StatusCode.PERMISSION_DENIED,
     "MESSAGE_TOO_LARGE": StatusCode.RESOURCE_EXHAUSTED,
 }
 
@@ -79,7 +85,7 @@ def test_every_error_arrives_as_itself(reason: str) -> None:
 
 
 def test_every_error_has_a_code_or_never_travels() -> None:
-    never_travel = {"CANNOT_LISTEN", "MISSING_EXTRA"}
+    never_travel = {"CANNOT_LISTEN", "EVENT_GAP", "MISSING_EXTRA"}
     assert set(PrefixCacheError.by_reason) == set(CODES) | never_travel
 
 

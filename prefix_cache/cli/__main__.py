@@ -1,6 +1,6 @@
 """``python -m prefix_cache.cli`` is ``prefix-cache``."""
 
-from prefix_cache.cli.commands import main
+from prefix_cache.cli import main
 
 if __name__ == "__main__":
     main()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 Sample = Mapping[str, float]
 """What each part of the work cost, once; a work of one part calls it ``""``."""
@@ -36,12 +36,19 @@ class Spread:
     min: float
     max: float
 
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Self:
+        """Return the spread of at least one value."""
+        samples = list(values)
+        return cls(statistics.median(samples), min(samples), max(samples))
+
 
 @dataclass(frozen=True)
 class Row:
     """One part of a case, measured."""
 
-    name: str
+    case: str
+    part: str
     unit: str
     baseline: Spread
     ours: Spread
@@ -52,9 +59,8 @@ class Row:
         return self.baseline.median / self.ours.median
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; the name is called ``case``."""
-        values = asdict(self)
-        return {"case": values.pop("name"), **values, "ratio": self.ratio}
+        """Plain values."""
+        return {**asdict(self), "ratio": self.ratio}
 
 
 class Stopwatch:
@@ -100,14 +106,11 @@ async def measure(case: Case, rounds: int) -> list[Row]:
         ours.append(await case.ours())
     return [
         Row(
-            f"{case.name}: {part}" if part else case.name,
+            case.name,
+            part,
             case.unit,
-            _spread([sample[part] for sample in baseline[1:]]),
-            _spread([sample[part] for sample in ours[1:]]),
+            Spread.of(sample[part] for sample in baseline[1:]),
+            Spread.of(sample[part] for sample in ours[1:]),
         )
         for part in ours[0]
     ]
-
-
-def _spread(values: list[float]) -> Spread:
-    return Spread(statistics.median(values), min(values), max(values))

@@ -12,13 +12,21 @@ from prefix_cache.cli.bench_harness import Row, Spread
 
 
 def print_rows(title: str, rows: Iterable[Row]) -> None:
-    """Print a table: median (fastest-slowest) of both sides, and how many times less ours is."""
+    """Print a table: median (least-greatest) of both sides, and how many times less ours is.
+
+    The parts of a case stand below its name.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(title)
     for column in ("baseline", "ours", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)
+    case = ""
     for row in rows:
-        table.add_row(row.name, _spread(row.baseline), _spread(row.ours), f"{row.ratio:.2g}x")
+        if row.part and row.case != case:
+            table.add_row(row.case)
+        case = row.case
+        name = f"  {row.part}" if row.part else row.case
+        table.add_row(name, _spread(row.baseline), _spread(row.ours), f"{_number(row.ratio)}x")
     Console(highlight=False).print(table)
 
 

@@ -1,22 +1,31 @@
-"""The group of all commands; turns typed errors into one line and an exit code."""
+"""The group of all commands; turns typed errors into one line and an exit code.
+
+This module and those of the commands load nothing large: a command loads what it needs when it
+runs, so that help is there at once.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
 
 from prefix_cache import __version__
+from prefix_cache.cli import INTERRUPTED
 from prefix_cache.cli.bench import bench
 from prefix_cache.cli.demo import demo
+from prefix_cache.cli.explain import explain
 from prefix_cache.cli.match import match
 from prefix_cache.cli.node import node
+from prefix_cache.cli.printable import printable
 from prefix_cache.cli.router import router
+from prefix_cache.cli.top import top
+from prefix_cache.cli.watch import watch
 from prefix_cache.errors import InvalidArgument, InvalidTokenType, PrefixCacheError
-
-_INTERRUPTED = 130
 
 
 class _Failure(click.ClickException):
@@ -25,28 +34,39 @@ class _Failure(click.ClickException):
     exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message}", file=file, err=True)
+        lines = map(printable, self.message.splitlines())
+        click.echo("error: " + "\n".join(lines), file=file, err=True)
 
 
 class _BadInput(_Failure):
     exit_code = 2
 
 
+@contextmanager
+def _exit_codes() -> Iterator[None]:
+    try:
+        yield
+    except (InvalidArgument, InvalidTokenType) as error:
+        raise _BadInput(str(error)) from error
+    except PrefixCacheError as error:
+        raise _Failure(str(error)) from error
+    except KeyboardInterrupt:  # click would exit with 1
+        sys.exit(INTERRUPTED)
+
+
 class _Commands(click.Group):
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _exit_codes():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _exit_codes():
             return super().invoke(ctx)
-        except (InvalidArgument, InvalidTokenType) as error:
-            raise _BadInput(str(error)) from error
-        except PrefixCacheError as error:
-            raise _Failure(str(error)) from error
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
 
 
 @click.group(
     cls=_Commands,
-    commands=[node, router, match, demo, bench],
+    commands=[node, router, match, explain, watch, top, demo, bench],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="\b\nExample:\n  prefix-cache demo",
 )
@@ -58,8 +78,8 @@ def commands() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line."""
+def run() -> None:
+    """Run the command that the arguments of the process name."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal without our signs shows "?" for them, not a traceback.
         sys.stdout.reconfigure(errors="replace")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
 from prefix_cache.cli.signals import run_stoppable
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ _COUNT = click.IntRange(min=1)
     help="A tokenizer.json for the text.  [default: its UTF-8 bytes are the tokens]",
 )
 @click.option("--nodes", "num_nodes", type=_COUNT, default=3, help="Nodes to start.")
-@click.option("--num-blocks", type=_COUNT, default=262_144, help="Blocks of each node.")
-@click.option("--block-size", type=_COUNT, default=16, help="Tokens per block.")
+@click.option("--num-blocks", type=NUM_BLOCKS, default=262_144, help="Blocks of each node.")
+@click.option("--block-size", type=BLOCK_SIZE, default=16, help="Tokens per block.")
 @click.option("--window", type=_COUNT, default=8, help="Conversations that are live at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(

@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import click
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prefix_cache.cli.bar import bar
+from prefix_cache.cli.printable import printable
+from prefix_cache.cli.tables import plain_table, room_for
 from prefix_cache.replay.player import PlayedTurn
 from prefix_cache.replay.savings import Savings, Totals, sticky_turns
 from prefix_cache.replay.sources import Source
 
 _MAX_ROWS = 60
-_BAR_WIDTH = 10
-_NAME_WIDTH = 24
-_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_MIN_NAME_WIDTH, _MAX_NAME_WIDTH = 8, 24
+_WIDTH_WITHOUT_NAME = 48
 _LEFT = {"conversation", "node", "played", ""}
 
 
@@ -27,9 +28,9 @@ def print_report(source: Source, savings: Savings) -> None:
     console = Console(highlight=False, markup=False)
     turns = savings.sticky.turns
     console.print(
-        Text(source.name, style="bold"),
+        Text(printable(source.name), style="bold"),
         f"- {_count(len(source.conversations), 'conversation')},",
-        f"{_count(source.num_turns, 'turn')}, tokens are {source.tokens_are}",
+        f"{_count(source.num_turns, 'turn')}, tokens are {printable(source.tokens_are)}",
     )
     if len(source.conversations) == 1:
         _print_turns(console, turns)
@@ -52,9 +53,16 @@ def print_warnings(savings: Savings) -> None:
             first = play.not_served[0]
             click.echo(
                 f"warning: {name}: {_count(len(play.not_served), 'turn')} not served; the first, "
-                f"turn {first.turn} of {first.conversation}: {first.error}",
+                f"turn {first.turn} of {printable(first.conversation)}: {printable(first.error)}",
                 err=True,
             )
+    compared = len(savings.compared["sticky"])
+    if any(len(play.turns) > compared for play in savings.plays.values()):
+        click.echo(
+            f"warning: the totals are those of the {_count(compared, 'turn')} that were served in "
+            "all three ways",
+            err=True,
+        )
 
 
 def _print_turns(console: Console, turns: Sequence[PlayedTurn]) -> None:
@@ -70,10 +78,11 @@ def _print_conversations(console: Console, turns: Sequence[PlayedTurn]) -> None:
     for turn in turns:
         by_conversation[turn.conversation].append(turn)
     table = _table("conversation", "turn", "prompt", "cached", "prefilled", "node", "")
+    name_width = max(_MIN_NAME_WIDTH, min(_MAX_NAME_WIDTH, console.width - _WIDTH_WITHOUT_NAME))
     rows = [turn for conversation in by_conversation.values() for turn in conversation]
     for turn in rows[:_MAX_ROWS]:
-        name = Text(turn.conversation if turn.turn == 1 else "")
-        name.truncate(_NAME_WIDTH, overflow="ellipsis")
+        name = Text(printable(turn.conversation) if turn.turn == 1 else "")
+        name.truncate(name_width, overflow="ellipsis")
         table.add_row(name, str(turn.turn), *_numbers([turn]), turn.node, _bar([turn]))
     _print(console, table, len(rows))
 
@@ -91,17 +100,16 @@ def _print_turn_numbers(console: Console, turns: Sequence[PlayedTurn]) -> None:
 
 
 def _print_totals(console: Console, savings: Savings) -> None:
-    no_cache = Totals.of(savings.no_cache.turns)
+    compared = savings.compared
+    no_cache = Totals.of(compared["no_cache"])
     table = _table("played", "prompt", "cached", "prefilled", "hit rate", "saved", "")
-    for name, play in savings.plays.items():
-        totals = Totals.of(play.turns)
+    for name, turns in compared.items():
+        totals = Totals.of(turns)
         ratio = totals.saved_ratio(no_cache)
         saved = "-" if ratio is None else f"{ratio:.1f}x"
         hit_rate = _percent(totals.hit_rate)
-        table.add_row(
-            name.replace("_", " "), *_numbers(play.turns), hit_rate, saved, _bar(play.turns)
-        )
-    console.print(table)
+        table.add_row(name.replace("_", " "), *_numbers(turns), hit_rate, saved, _bar(turns))
+    _print_whole(console, table)
     stayed = sticky_turns(savings.sticky.turns)
     if stayed is not None:
         console.print(f"{_percent(stayed)} of the later turns went to their conversation's node.")
@@ -109,16 +117,24 @@ def _print_totals(console: Console, savings: Savings) -> None:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     for column in columns:
         table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
     return table
 
 
 def _print(console: Console, table: Table, num_rows: int) -> None:
-    console.print(table)
+    _print_whole(console, table)
     if num_rows > _MAX_ROWS:
         console.print(f"... {num_rows - _MAX_ROWS:,} more rows; all turns are in --json\n")
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table; its bars give way where there is no room, numbers never do."""
+    if room_for(console, table).maximum > console.width:
+        table.columns.pop()
+    console.width = max(console.width, room_for(console, table).maximum)
+    console.print(table)
 
 
 def _numbers(turns: Iterable[PlayedTurn]) -> tuple[str, str, str]:
@@ -129,10 +145,8 @@ def _numbers(turns: Iterable[PlayedTurn]) -> tuple[str, str, str]:
 
 
 def _bar(turns: Iterable[PlayedTurn]) -> Text:
-    """Cached share of the prompt tokens as a bar, in eighths of a sign."""
-    full, eighths = divmod(int(8 * _BAR_WIDTH * (Totals.of(turns).hit_rate or 0)), 8)
-    cached = "█" * full + _EIGHTHS[eighths]
-    return Text(cached, style="green") + Text("·" * (_BAR_WIDTH - len(cached)), style="dim")
+    """Cached share of the prompt tokens."""
+    return bar(Totals.of(turns).hit_rate or 0)
 
 
 def _percent(share: float | None) -> str:

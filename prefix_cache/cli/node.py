@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr
-from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES
+from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
+from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
 
 
 @click.command(
-    epilog="\b\nExample:\n"
+    epilog="\b\nExamples:\n"
     "  prefix-cache node --listen 127.0.0.1:50051 --listen unix:///run/prefix-cache.sock\n"
+    "  prefix-cache node --config node.toml --num-blocks 8192"
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file of settings, such as num_blocks = 4096; options given here win.",
 )
 @click.option(
     "--listen",
@@ -22,24 +32,58 @@ from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES
     metavar="ADDRESS",
     help="HOST:PORT (port 0: a free one) or unix:///PATH; may be repeated.",
 )
-@click.option("--num-blocks", default=4096, help="Blocks in the worker's KV memory.")
-@click.option("--block-size", default=16, help="Tokens per block.")
+@click.option(
+    "--num-blocks", type=NUM_BLOCKS, default=4096, help="Blocks in the worker's KV memory."
+)
+@click.option("--block-size", type=BLOCK_SIZE, default=16, help="Tokens per block.")
 @click.option("--name", default="node", help="Name of this node.")
 @click.option("--model", default="", show_default="any", help="Serve this model only.")
 @click.option("--kv-dtype", default="", show_default="any", help="Serve this KV dtype only.")
+@click.option("--max-message-bytes", default=64 * 1024 * 1024, help="Largest message accepted.")
 @click.option(
-    "--max-message-bytes", default=DEFAULT_MAX_MESSAGE_BYTES, help="Largest message accepted."
+    "--drain-grace", "drain_grace_s", default=30.0, help="Seconds that sequences get to end in."
 )
+@click.option(
+    "--lease",
+    "lease_s",
+    default=60.0,
+    help="Seconds that a sequence of a unary call lives untouched.",
+)
+@click.option(
+    "--max-lease", "max_lease_s", default=600.0, help="Seconds that a client may ask for."
+)
+@click.option(
+    "--max-sequences-per-client",
+    default=65_536,
+    help="Sequences that a session, or one host by unary calls, may have open; 0: no limit.",
+)
+@click.option(
+    "--max-blocks-per-client",
+    default=16_777_216,
+    help="Blocks that the block tables of these may have; 0: no limit.",
+)
+@click.option(
+    "--event-log-bytes",
+    default=64 * 1024 * 1024,
+    help="Memory for the events that a watcher can go on from.",
+)
+@click.option(
+    "--metrics",
+    default="",
+    show_default="not served",
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus here.",
+)
+@click.option(
+    "--allow-explain-across-salts",
+    is_flag=True,
+    help="Let every client learn what is cached under other salts.",
+)
+@until_eof_option
 @json_option
+@click.pass_context
 def node(
-    listen: tuple[str, ...],
-    num_blocks: int,
-    block_size: int,
-    name: str,
-    model: str,
-    kv_dtype: str,
-    max_message_bytes: int,
-    as_json: bool,
+    context: click.Context, /, config_file: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Run a cache node beside an inference worker.
 
@@ -47,17 +91,14 @@ def node(
     and the end when the live ones have ended.
     """
     from prefix_cache.node import NodeConfig, run_node
+    from prefix_cache.node.config_file import read_settings
 
+    settings = read_settings(config_file) if config_file else {}
+    for name, value in options.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            settings[name] = value
+    config = NodeConfig(**settings)
     log_to_stderr()
-    config = NodeConfig(
-        name=name,
-        num_blocks=num_blocks,
-        block_size=block_size,
-        model=model,
-        kv_dtype=kv_dtype,
-        max_message_bytes=max_message_bytes,
-        listen=listen,
-    )
     stats = run_node(config, announce(as_json))
     if as_json:
         click.echo(json.dumps({"event": "stopped", "stats": asdict(stats)}))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr
-from router.config import RouterConfig, parse_nodes
-from router.policies import POLICIES
+from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
 
 
 @click.command(
@@ -30,10 +28,11 @@ from router.policies import POLICIES
 )
 @click.option(
     "--policy",
-    type=click.Choice(list(POLICIES)),
+    type=click.Choice(["sticky", "round_robin", "random", "hash"]),
     default="sticky",
     help="How a node is chosen for a turn.",
 )
+@until_eof_option
 @json_option
 def router(nodes: tuple[str, ...], listen: tuple[str, ...], policy: str, as_json: bool) -> None:
     """Run a router that sends each turn of a conversation to the node that holds its prefix.
@@ -41,6 +40,7 @@ def router(nodes: tuple[str, ...], listen: tuple[str, ...], policy: str, as_json
     It listens once each node was probed.  SIGTERM or Ctrl-C ends it.
     """
     from router.app import run_router
+    from router.config import RouterConfig, parse_nodes
 
     log_to_stderr()
     config = RouterConfig(nodes=parse_nodes(nodes), listen=listen, policy=policy)

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
+import signal
+import threading
 from collections.abc import Callable
 
 import click
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+
+
+def _end_with_stdin(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """Let the end of standard input do from now on what SIGTERM does."""
+    if given:
+        threading.Thread(target=_await_end_of_stdin, daemon=True).start()
+
+
+def _await_end_of_stdin() -> None:
+    # Not through sys.stdin: a thread that waits there keeps the interpreter from ending.
+    with contextlib.suppress(OSError):  # there is none
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+until_eof_option = click.option(
+    "--until-eof",
+    is_flag=True,
+    expose_value=False,
+    callback=_end_with_stdin,
+    help="End when standard input does, for example because the parent process is gone.",
+)
 
 
 def log_to_stderr() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
@@ -18,6 +17,8 @@ def run_stoppable(work: Coroutine[Any, Any, Result]) -> Result:
 
     Exits with 128 + the number of the signal, as shells expect, once the work has cleaned up.
     """
+    import asyncio
+
     try:
         return asyncio.run(_run(work))
     except _Stopped as stopped:
@@ -30,6 +31,8 @@ class _Stopped(Exception):
 
 
 async def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
     task = asyncio.ensure_future(work)
     received: list[int] = []
 

@@ -4,12 +4,13 @@ Every call raises the typed errors of ``prefix_cache.errors``.  ``Session`` is t
 engines: many operations in one message per engine step.
 """
 
+from prefix_cache.client.conversation import AsyncConversation, Conversation
+from prefix_cache.client.holdings import NodeHoldings
 from prefix_cache.client.node import AsyncNodeClient, NodeClient
 from prefix_cache.client.operations import (
     Acquire,
     Append,
     Commit,
-    Committed,
     Fork,
     Forked,
     Operation,
@@ -17,24 +18,29 @@ from prefix_cache.client.operations import (
     Released,
     Result,
 )
-from prefix_cache.client.results import AcquiredSequence, Appended, NodeInfo
+from prefix_cache.client.results import AcquiredSequence, Appended, Committed, NodeInfo
 from prefix_cache.client.router import AsyncRouterClient, RouterClient
 from prefix_cache.client.routes import NodeState, NodeStatus, Outcome, Route, RouteReason
 from prefix_cache.client.session import AsyncSession, Session
+from prefix_cache.wire import NodeEvent, SnapshotEnded, SnapshotStarted
 
 __all__ = [
     "Acquire",
     "AcquiredSequence",
     "Append",
     "Appended",
+    "AsyncConversation",
     "AsyncNodeClient",
     "AsyncRouterClient",
     "AsyncSession",
     "Commit",
     "Committed",
+    "Conversation",
     "Fork",
     "Forked",
     "NodeClient",
+    "NodeEvent",
+    "NodeHoldings",
     "NodeInfo",
     "NodeState",
     "NodeStatus",
@@ -47,4 +53,6 @@ __all__ = [
     "RouteReason",
     "RouterClient",
     "Session",
+    "SnapshotEnded",
+    "SnapshotStarted",
 ]

@@ -9,12 +9,15 @@ from prefix_cache.client.requests import prompt_to_wire, uint32, uint64
 from prefix_cache.client.results import (
     AcquiredSequence,
     Appended,
+    Committed,
     read_acquired,
     read_appended,
+    read_committed,
 )
 from prefix_cache.errors import PrefixCacheError
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
+from prefix_cache.index.results import Prefix
 from prefix_cache.index.tokens import Tokens, as_token_bytes
 from prefix_cache.v1 import node_pb2
 from prefix_cache.wire import error_from_operation
@@ -22,12 +25,18 @@ from prefix_cache.wire import error_from_operation
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Acquire:
-    """Open a sequence under a number of your choice: match, pin and allocate in one step."""
+    """Open a sequence under a number of your choice: match, pin and allocate in one step.
+
+    In delta form ``tokens`` are those ``after`` a prefix that ``Commit`` returned.  ``resumed``
+    says that the prompt was acquired before and preempted, for the counts.
+    """
 
     sequence_id: int
     identity: Identity
     tokens: Tokens
     extra_keys: Iterable[ExtraKey] = ()
+    after: Prefix | None = None
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,13 +68,6 @@ class Release:
     """End a sequence; its committed blocks stay cached."""
 
     sequence_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """``num_committed_tokens`` of the sequence are committed now."""
-
-    num_committed_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,11 @@ def results_from_wire(
 def _operation_to_wire(operation: Operation) -> node_pb2.Operation:
     message = node_pb2.Operation(sequence_id=uint64("sequence_id", operation.sequence_id))
     match operation:
-        case Acquire(_, identity, tokens, extra_keys):
+        case Acquire(_, identity, tokens, extra_keys, after, resumed):
             # The session checked the block size when it was opened.
-            prompt = prompt_to_wire(identity, tokens, extra_keys, block_size=0)
+            prompt = prompt_to_wire(identity, tokens, extra_keys, after, block_size=0)
             message.acquire.prompt.CopyFrom(prompt)
+            message.acquire.resumed = resumed
         case Append(_, tokens):
             message.append.tokens = as_token_bytes(tokens)
         case Commit(_, num_tokens):
@@ -126,7 +129,7 @@ def _result_from_wire(operation: Operation, result: node_pb2.OperationResult) ->
         case "append":
             return read_appended(result.append)
         case "commit":
-            return Committed(result.commit.num_committed_tokens)
+            return read_committed(result.commit)
         case "fork":
             return Forked()
         case "release":

@@ -4,25 +4,72 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from math import inf
+
+from google.protobuf.duration_pb2 import Duration
 
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
+from prefix_cache.index.results import Prefix
 from prefix_cache.index.tokens import Tokens, as_token_bytes
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import extra_keys_to_wire, identity_to_wire
+from prefix_cache.wire import duration_to_wire, extra_keys_to_wire, identity_to_wire
+
+# What every node cuts to its own maximum.
+_LONGEST_LEASE_S = 365 * 24 * 3600
 
 
 def prompt_to_wire(
-    identity: Identity, tokens: Tokens, extra_keys: Iterable[ExtraKey], block_size: int
+    identity: Identity,
+    tokens: Tokens,
+    extra_keys: Iterable[ExtraKey],
+    after: Prefix | None,
+    block_size: int,
 ) -> node_pb2.Prompt:
-    """Return a prompt in full; ``block_size`` 0 leaves the block size unchecked."""
+    """Return a prompt, in delta form where it goes on ``after`` a prefix.
+
+    ``block_size`` 0 leaves the block size unchecked.
+    """
     return node_pb2.Prompt(
         identity=identity_to_wire(identity),
         tokens=as_token_bytes(tokens),
         extra_keys=extra_keys_to_wire(extra_keys),
         block_size=block_size,
+        parent_block_hash=after.block_hash if after else b"",
+        parent_num_tokens=uint32("after.num_tokens", after.num_tokens) if after else 0,
     )
+
+
+def first_position(extra_keys: Iterable[ExtraKey]) -> float:
+    """First token position that one of them touches; infinity for none."""
+    return min((key.start for key in extra_keys_to_wire(extra_keys)), default=inf)
+
+
+def lease_to_wire(lease_s: float | None) -> Duration | None:
+    """Return a lease of so many seconds; None asks for the node's default."""
+    if lease_s is None:
+        return None
+    if not isinstance(lease_s, int | float) or not 0 < lease_s <= _LONGEST_LEASE_S:
+        raise InvalidArgument(
+            f"lease_s is {lease_s!r}, expected seconds, more than 0 and at most {_LONGEST_LEASE_S}",
+            name="lease_s",
+            value=repr(lease_s),
+        )
+    return duration_to_wire(lease_s)
+
+
+def text(name: str, value: str) -> str:
+    """Return ``value``; raise ``InvalidArgument`` unless it is text that UTF-8 can encode."""
+    try:
+        value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidArgument(
+            f"{name} is {value!r}, expected text that UTF-8 can encode",
+            name=name,
+            value=repr(value),
+        ) from None
+    return value
 
 
 def uint32(name: str, value: int) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefix_cache.index.results import BlockIds, Match, Stats
+from prefix_cache.index.results import BlockIds, Match, Prefix, Stats
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import block_ids_from_wire
+from prefix_cache.wire import block_ids_from_wire, duration_from_wire, prefix_from_committed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,13 +14,15 @@ class AcquiredSequence:
     """An opened sequence.
 
     The KV of the first ``num_cached_tokens`` of its ``num_tokens`` tokens is in the worker's
-    memory.  ``block_table`` are its physical blocks, int32 and read-only.
+    memory.  ``block_table`` are its physical blocks, int32 and read-only.  It ends when nothing
+    touches it for ``lease_s`` seconds; None: with its session.
     """
 
     id: int
     num_cached_tokens: int
     num_tokens: int
     block_table: BlockIds
+    lease_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,18 @@ class Appended:
     new_block_ids: tuple[int, ...]
     copies: tuple[tuple[int, int], ...]
     num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """``num_committed_tokens`` of the sequence are committed now.
+
+    ``prefix`` is the part of it that can be found, which a later prompt in delta form goes on
+    ``after``; None where there is none.
+    """
+
+    num_committed_tokens: int
+    prefix: Prefix | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,14 @@ def read_acquired(
         num_cached_tokens=message.num_cached_tokens,
         num_tokens=message.num_tokens,
         block_table=block_ids_from_wire(message.block_table),
+        lease_s=_lease_s(message),
     )
+
+
+def _lease_s(message: node_pb2.AcquireResponse | node_pb2.AcquireResult) -> float | None:
+    if isinstance(message, node_pb2.AcquireResponse) and message.HasField("lease"):
+        return duration_from_wire(message.lease)
+    return None
 
 
 def read_appended(message: node_pb2.AppendResponse | node_pb2.AppendResult) -> Appended:
@@ -84,6 +105,11 @@ def read_appended(message: node_pb2.AppendResponse | node_pb2.AppendResult) -> A
         copies=tuple((copy.src, copy.dst) for copy in message.copies),
         num_tokens=message.num_tokens,
     )
+
+
+def read_committed(message: node_pb2.CommitResponse | node_pb2.CommitResult) -> Committed:
+    """Read how far a sequence is committed."""
+    return Committed(message.num_committed_tokens, prefix_from_committed(message))
 
 
 def read_info(message: node_pb2.GetInfoResponse) -> NodeInfo:
@@ -114,4 +140,5 @@ def read_stats(message: node_pb2.GetStatsResponse) -> Stats:
         query_tokens=message.query_tokens,
         hit_tokens=message.hit_tokens,
         evicted_blocks=message.evicted_blocks,
+        recomputed_tokens=message.recomputed_tokens,
     )

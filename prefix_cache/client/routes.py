@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from prefix_cache.client.requests import uint32, uint64
+from prefix_cache.client.requests import text, uint32, uint64
 from prefix_cache.v1 import router_pb2
 
 
@@ -73,10 +73,10 @@ def route_to_wire(
 ) -> router_pb2.RouteRequest:
     """Return the request for a node for one turn."""
     return router_pb2.RouteRequest(
-        tenant=tenant,
-        conversation=conversation,
+        tenant=text("tenant", tenant),
+        conversation=text("conversation", conversation),
         prompt_tokens=uint32("prompt_tokens", prompt_tokens),
-        exclude=exclude,
+        exclude=[text("exclude", name) for name in exclude],
     )
 
 

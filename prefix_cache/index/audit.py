@@ -57,7 +57,7 @@ def _check_run(run: Run, tree: PrefixTree, users: int) -> None:
     _check(len(firsts) == len(children), f"{name}: two children begin with the same block")
     if isinstance(run, Root):
         return
-    count = len(run)
+    count = len(run.blocks)
     _check(count > 0, "a run has no blocks")
     _check(len(run.tokens) == count * tree.block_bytes, f"{name}: {len(run.tokens)} token bytes")
     _check(all(0 <= index < count for index in run.extra), f"{name}: extra keys beyond its end")
@@ -72,7 +72,10 @@ def _check_run(run: Run, tree: PrefixTree, users: int) -> None:
 def _check_eviction_order(tree: PrefixTree, runs: list[Run]) -> None:
     unused = [run for run in runs if not run.uses]
     _check(set(tree.unused) == set(unused), "the eviction order is not the set of unused runs")
-    _check(tree.evictable == sum(map(len, unused)), f"{tree.evictable} evictable is wrong")
+    _check(
+        tree.evictable == sum(len(run.blocks) for run in unused),
+        f"{tree.evictable} evictable is wrong",
+    )
     gone: set[Run] = set()
     last = 0
     for run in tree.unused:
@@ -85,7 +88,7 @@ def _check_eviction_order(tree: PrefixTree, runs: list[Run]) -> None:
 
 def _check_sequence(seq: Sequence, tree: PrefixTree, block_size: int) -> None:
     name = f"sequence {seq.id}"
-    path = tree.blocks_to(Place(seq.run, len(seq.run), seq.depth))
+    path = tree.blocks_to(Place(seq.run, len(seq.run.blocks), seq.depth))
     _check(len(path) == seq.depth, f"{name}: pinned {len(path)} blocks deep, expected {seq.depth}")
     _check(tree.root_of(seq.run).identity in tree.roots, f"{name}: pinned outside the tree")
     expected = seq.findable_blocks(seq.num_committed_tokens)

@@ -35,7 +35,10 @@ class BlockHasher:
     from 8 to 64.
     """
 
-    __slots__ = ("_block_bytes", "_block_size", "_function", "size")
+    __slots__ = ("_block_bytes", "_block_size", "_function", "block", "size")
+
+    block: HashFunction
+    """Chain hash of one full block: ``block(parent, tokens, encoded extra keys)``."""
 
     def __init__(self, block_size: int, hash_function: HashFunction | None) -> None:
         self._block_size = block_size
@@ -51,14 +54,12 @@ class BlockHasher:
                 value=repr(probe),
             )
         self.size = len(probe)
+        # Finding pays for every call in between.
+        self.block = native_hash if hash_function is None else self._checked_block
 
     def root(self, identity: Identity) -> bytes:
         """Hash that stands before the first block of every chain of ``identity``."""
-        return self._checked(self._function(b"", identity.encode(self._block_size), b""))
-
-    def block(self, parent: bytes, block: bytes, extra: bytes) -> bytes:
-        """Chain hash of one full block."""
-        return self._checked(self._function(parent, block, extra))
+        return self.block(b"", identity.encode(self._block_size), b"")
 
     def chain(self, parent: bytes, tokens: bytes, extra: Mapping[int, bytes]) -> bytearray:
         """Hashes of the full blocks of ``tokens``, which follow ``parent``, one behind the other.
@@ -81,7 +82,8 @@ class BlockHasher:
         """Single hashes out of a chain of them."""
         return tuple(_pieces(hashes, self.size))
 
-    def _checked(self, digest: bytes) -> bytes:
+    def _checked_block(self, parent: bytes, block: bytes, extra: bytes) -> bytes:
+        digest = self._function(parent, block, extra)
         if len(digest) != self.size:
             raise self._wrong_length(digest)
         return digest

@@ -140,9 +140,9 @@ class BlockCache:
         total = self._blocks_for(num_tokens)
         needed = total - place.depth
         self._check_room(total, needed, self._tree.evictable_on(place))
+        table = self._tree.blocks_to(place)
         run = self._tree.boundary(place)
         self._tree.pin(run)
-        table = self._tree.blocks_to(Place(run, len(run), place.depth))
         table += self._take(needed)
         pending = bytearray(prompt[(place.depth - start.depth) * self._tree.block_bytes :])
         seq = Sequence(
@@ -195,7 +195,8 @@ class BlockCache:
         if num_tokens <= seq.num_committed_tokens:
             return
         target = seq.findable_blocks(num_tokens)
-        publish(seq, target, self._tree, self._pool, self._outbox)
+        if target > seq.depth:
+            publish(seq, target, self._tree, self._pool, self._outbox)
         seq.num_committed_tokens = num_tokens
         self._outbox.deliver()
 

@@ -146,7 +146,7 @@ class Diagnosis:
 
     def _on_the_way(self, place: Place, prompt: bytes) -> Iterator[Sequence]:
         """Live sequences whose findable part ends before ``place``, and go on as the prompt."""
-        run = place.run if place.into == len(place.run) else place.run.parent
+        run = place.run if place.into == len(place.run.blocks) else place.run.parent
         way = set()
         while run is not None:
             way.add(run)
@@ -234,7 +234,7 @@ class Diagnosis:
 
     def _continuations(self, place: Place) -> Iterator[Ids]:
         """Tokens cached right after ``place``, each as far as its run goes, latest first."""
-        if place.into < len(place.run):
+        if place.into < len(place.run.blocks):
             yield _ids(place.run.tokens)[place.into * self.tree.block_size :]
             return
         for bucket in reversed(place.run.children.values()):

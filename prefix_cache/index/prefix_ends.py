@@ -31,9 +31,10 @@ class PrefixEnds:
     def remember(self, run: Run, depth: int) -> None:
         """A sequence was released whose findable part ends with ``run``, ``depth`` blocks deep."""
         key = _End(self._tree.root_of(run), run.last_hash, depth)
-        known = self._ends.pop(key, run)
+        known = self._ends.get(key, run)
         same = known is run or (known is not None and self._may_be(known, key, run))
         self._ends[key] = run if same else None
+        self._ends.move_to_end(key)
         if len(self._ends) > self._capacity:
             self._ends.popitem(last=False)
 

@@ -73,10 +73,10 @@ class PrefixTree:
         """
         run, into, depth = start
         at = 0
-        if into < len(run) and depth < limit:
+        if into < len(run.blocks) and depth < limit:
             equal = run.common_blocks(into, tokens, at, limit - depth, depth, extra_keys)
             into, depth, at = into + equal, depth + equal, equal * self.block_bytes
-            if into < len(run):
+            if into < len(run.blocks):
                 return Place(run, into, depth)
         while depth < limit and run.children:
             block = bytes(tokens[at : at + self.block_bytes])
@@ -87,20 +87,18 @@ class PrefixTree:
             equal = child.common_blocks(0, tokens, at, limit - depth, depth, extra_keys)
             run, into, depth = child, equal, depth + equal
             at += equal * self.block_bytes
-            if equal < len(child):
+            if equal < len(child.blocks):
                 break
         return Place(run, into, depth)
 
     def blocks_to(self, place: Place) -> array[int]:
         """Physical blocks from the root to ``place``."""
         run, into, _ = place
-        parts = [run.blocks[:into]]
+        parts = [run.blocks if into == len(run.blocks) else run.blocks[:into]]
         while (above := run.parent) is not None:
-            if above.blocks:
-                parts.append(above.blocks)
+            parts.append(above.blocks)
             run = above
-        if len(parts) == 1:
-            return parts[0]
+        # An array that grows has room to grow on, for the blocks that the caller adds.
         blocks = array("i")
         for part in reversed(parts):
             blocks += part
@@ -119,9 +117,9 @@ class PrefixTree:
             return None
         above = 0
         for node in reversed(path):
-            if above < depth <= above + len(node):
+            if above < depth <= above + len(node.blocks):
                 return Place(node, depth - above, depth)
-            above += len(node)
+            above += len(node.blocks)
         return None
 
     def evictable_on(self, place: Place) -> int:
@@ -132,7 +130,7 @@ class PrefixTree:
         while run is not None and not run.uses:
             count += length
             run = run.parent
-            length = len(run) if run is not None else 0
+            length = len(run.blocks) if run is not None else 0
         return count
 
     # --- use --------------------------------------------------------------------------------
@@ -149,7 +147,7 @@ class PrefixTree:
                 self.roots[node.identity] = node
             else:
                 del self.unused[node]
-                self.evictable -= len(node)
+                self.evictable -= len(node.blocks)
             node = node.parent
 
     def unpin(self, run: Run) -> None:
@@ -180,7 +178,7 @@ class PrefixTree:
     def boundary(self, place: Place) -> Run:
         """Return a run that ends at ``place``, split off if need be."""
         run, into, _ = place
-        if into == len(run):
+        if into == len(run.blocks):
             return run
         parent, first_hash = _parent(run), run.first_hash
         head = run.cut_front(into)
@@ -226,13 +224,15 @@ class PrefixTree:
         blocks = array("i")
         while len(blocks) < count:
             run = next(iter(self.unused))
-            here = min(count - len(blocks), len(run))
+            here = min(count - len(blocks), len(run.blocks))
             if removed is not None:
-                hashes = self.hasher.split(run.hashes[(len(run) - here) * self.hasher.size :])
+                hashes = self.hasher.split(
+                    run.hashes[(len(run.blocks) - here) * self.hasher.size :]
+                )
                 removed += reversed(hashes)
             first_hash = run.first_hash
             trim = Trim(run.last_hash, here, self.releases)
-            self.evictions.remember(run.hash_at(len(run) - here), trim)
+            self.evictions.remember(run.hash_at(len(run.blocks) - here), trim)
             blocks += run.trim(here)
             self.evictable -= here
             if not run.blocks:
@@ -244,7 +244,7 @@ class PrefixTree:
     def _unuse(self, run: Run, stamp: int) -> None:
         run.stamp = stamp
         self.unused[run] = None
-        self.evictable += len(run)
+        self.evictable += len(run.blocks)
 
     def _remove(self, run: Run, first_hash: bytes) -> None:
         del self.unused[run]

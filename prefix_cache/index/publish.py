@@ -33,7 +33,7 @@ def publish(seq: Sequence, target: int, tree: PrefixTree, pool: BlockPool, outbo
     Blocks that are cached already stay as they are, and the sequence keeps its copies to itself.
     The others, which come after them, go into ``outbox`` as one event.
     """
-    end = Place(seq.run, len(seq.run), seq.depth)
+    end = Place(seq.run, len(seq.run.blocks), seq.depth)
     cached = tree.find(end, seq.pending, seq.extra_keys, target)
     size = tree.block_bytes
     tokens = bytes(seq.pending[(cached.depth - end.depth) * size : (target - end.depth) * size])

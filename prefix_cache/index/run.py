@@ -47,12 +47,6 @@ class Run:
         self.uses = 0
         self.stamp = 0
 
-    def __len__(self) -> int:
-        return len(self.blocks)
-
-    def __bool__(self) -> bool:
-        return True
-
     @property
     def first_hash(self) -> bytes:
         """Hash of the first block: the key under which the parent keeps this run."""

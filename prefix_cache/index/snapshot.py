@@ -60,7 +60,7 @@ class Snapshot:
         self._identities.append(root.identity)
         if run.extra:
             self._extra[len(self._lengths)] = run.extra.copy()
-        self._lengths.append(len(run))
+        self._lengths.append(len(run.blocks))
         self._hashes += run.hashes
         if self._token_bytes:
             self._tokens += run.tokens

@@ -9,6 +9,8 @@ from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES
 
 # gRPC takes the limit as a signed 32-bit number.
 _LARGEST_LIMIT = 2**31 - 1
+_SHORTEST_LEASE_S = 0.001
+_LONGEST_S = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,16 @@ class NodeConfig:
     ``model`` and ``kv_dtype`` are the only ones served, empty for any.  ``listen`` holds
     ``host:port`` (port 0: a free one) and ``unix:///path`` addresses.  A node told to end gives
     live sequences ``drain_grace_s`` seconds to do so.
+
+    A sequence that a unary call opened lives while it is touched within its lease: ``lease_s``
+    seconds, or what its client asks for up to ``max_lease_s``.  ``max_sequences_per_client`` and
+    ``max_blocks_per_client`` limit a session, and the unary callers of one host together; 0 is
+    no limit.  Forks take no block of the pool: only these limits bound the memory they need here.
+
+    ``event_log_bytes`` is about the memory for events that a watcher can go on from.  ``metrics``
+    is the ``host:port`` that serves them to Prometheus, empty for none.
+
+    ``allow_explain_across_salts`` lets every client learn what is cached under other salts.
     """
 
     name: str = "node"
@@ -28,11 +40,26 @@ class NodeConfig:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     listen: tuple[str, ...] = ("127.0.0.1:50051",)
     drain_grace_s: float = 30.0
+    lease_s: float = 60.0
+    max_lease_s: float = 600.0
+    max_sequences_per_client: int = 65_536
+    max_blocks_per_client: int = 16_777_216
+    event_log_bytes: int = 64 * 1024 * 1024
+    metrics: str = ""
+    allow_explain_across_salts: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_message_bytes <= _LARGEST_LIMIT:
-            raise InvalidArgument(
-                f"max_message_bytes is {self.max_message_bytes}, expected 1 to {_LARGEST_LIMIT}",
-                name="max_message_bytes",
-                value=self.max_message_bytes,
-            )
+        for name, lowest, highest in (
+            ("max_message_bytes", 1, _LARGEST_LIMIT),
+            ("drain_grace_s", 0, _LONGEST_S),
+            ("max_lease_s", _SHORTEST_LEASE_S, _LONGEST_S),
+            ("lease_s", _SHORTEST_LEASE_S, self.max_lease_s),
+            ("max_sequences_per_client", 0, _LARGEST_LIMIT),
+            ("max_blocks_per_client", 0, _LARGEST_LIMIT),
+            ("event_log_bytes", 0, _LARGEST_LIMIT),
+        ):
+            value = getattr(self, name)
+            if not lowest <= value <= highest:
+                raise InvalidArgument(
+                    f"{name} is {value}, expected {lowest} to {highest}", name=name, value=value
+                )

@@ -4,38 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
-from prefix_cache.errors import Draining, IdentityMismatch, Unsupported
-from prefix_cache.index import BlockCache, Identity, Match, Sequence
+from prefix_cache.errors import Draining, IdentityMismatch
+from prefix_cache.index import BlockCache, Identity, Match, Sequence, Snapshot
 from prefix_cache.node.config import NodeConfig
+from prefix_cache.node.event_log import EventLog
+from prefix_cache.node.measurements import Measurements
+from prefix_cache.node.quotas import Quotas
+from prefix_cache.node.worker_epochs import WorkerEpochs
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import extra_keys_from_wire, identity_from_wire
+from prefix_cache.wire import extra_keys_from_wire, identity_from_wire, prefix_from_prompt
 
 
 class Node:
     """One worker's index.
 
     Everything here is synchronous and runs on one event loop: each call is one step, without
-    locks.  ``incarnation`` is which life of the node's claims this is.
+    locks.  Who has sequences has put a function into ``on_claims_lost`` that ends them.
     """
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
-        self.cache = BlockCache(config.num_blocks, config.block_size)
-        self.incarnation = random_id()
+        self.measurements = Measurements()
+        self.log = EventLog(random_id(), self._snapshot, config.event_log_bytes)
+        self.cache = BlockCache(config.num_blocks, config.block_size, on_event=self.log.record)
+        self.epochs = WorkerEpochs()
+        self.quotas = Quotas(config)
+        self.leases_expired = 0
+        self.on_claims_lost: set[Callable[[], None]] = set()
         self.draining = False
         self._no_sequence_left = asyncio.Event()
 
+    @property
+    def incarnation(self) -> int:
+        """Which life of the node's claims this is."""
+        return self.log.incarnation
+
     def match(self, prompt: node_pb2.Prompt) -> Match:
         """Find the longest cached prefix."""
-        identity = self._admit(prompt)
-        return self.cache.match(identity, prompt.tokens, extra_keys_from_wire(prompt.extra_keys))
+        identity = self.admit(prompt)
+        return self.cache.match(
+            identity,
+            prompt.tokens,
+            extra_keys_from_wire(prompt.extra_keys),
+            after=prefix_from_prompt(prompt),
+        )
 
-    def acquire(self, prompt: node_pb2.Prompt) -> Sequence:
+    def acquire(self, request: node_pb2.AcquireRequest | node_pb2.AcquireOperation) -> Sequence:
         """Open a sequence."""
         self.check_not_draining()
-        identity = self._admit(prompt)
-        return self.cache.acquire(identity, prompt.tokens, extra_keys_from_wire(prompt.extra_keys))
+        prompt = request.prompt
+        identity = self.admit(prompt)
+        return self.cache.acquire(
+            identity,
+            prompt.tokens,
+            extra_keys_from_wire(prompt.extra_keys),
+            after=prefix_from_prompt(prompt),
+            resumed=request.resumed,
+        )
 
     def fork(self, sequence: Sequence) -> Sequence:
         """Open a sequence that shares every block."""
@@ -47,6 +74,25 @@ class Node:
         self.cache.release(sequence)
         if not self.cache.stats().live_sequences:
             self._no_sequence_left.set()
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """Blocks that the table of so many tokens has."""
+        return -(-num_tokens // self.config.block_size)
+
+    def meet_worker(self, epoch: int) -> None:
+        """Take note of a worker of this epoch; a new one says that the KV memory is gone.
+
+        Raises ``WorkerRestarted`` for an epoch that has ended.
+        """
+        if self.epochs.begin(epoch):
+            self.lose_claims()
+
+    def lose_claims(self) -> None:
+        """End every sequence and drop every block, as their KV is gone: a new incarnation."""
+        for end_sequences in tuple(self.on_claims_lost):
+            end_sequences()
+        self.cache.reset()
+        self.log.begin(random_id())
 
     def check_not_draining(self) -> None:
         """Raise ``Draining`` once no new sequences are taken."""
@@ -70,25 +116,26 @@ class Node:
             if client and node and client != node:
                 raise _mismatch(field, client, node)
 
-    async def drain(self) -> None:
-        """Take no new sequences; return when none is left."""
-        self.draining = True
-        self._no_sequence_left.clear()
-        if self.cache.stats().live_sequences:
-            await self._no_sequence_left.wait()
-
-    def _admit(self, prompt: node_pb2.Prompt) -> Identity:
-        if prompt.parent_block_hash or prompt.parent_num_tokens:
-            raise Unsupported(
-                "this node does not take prompts as deltas: leave `parent_block_hash` and "
-                "`parent_num_tokens` unset and send all tokens",
-                field="parent_block_hash",
-            )
+    def admit(self, prompt: node_pb2.Prompt) -> Identity:
+        """Return whose KV a prompt asks for.  Raises ``IdentityMismatch``."""
         identity = identity_from_wire(prompt.identity)
         if self.config.model and not identity.model:
             raise _mismatch("model", identity.model, self.config.model)
         self.check_client(prompt.block_size, identity.model, identity.kv_dtype)
         return identity
+
+    async def drain(self) -> None:
+        """Take no new sequences; return when none is left.  Watchers are let go at the end."""
+        self.draining = True
+        self._no_sequence_left.clear()
+        try:
+            if self.cache.stats().live_sequences:
+                await self._no_sequence_left.wait()
+        finally:
+            self.log.close()
+
+    def _snapshot(self, with_tokens: bool) -> Snapshot:
+        return self.cache.snapshot(with_tokens=with_tokens)
 
 
 def random_id() -> int:

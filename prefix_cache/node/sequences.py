@@ -2,57 +2,95 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from prefix_cache.errors import SequenceExists, UnknownSequence
 from prefix_cache.index import Appended, Sequence
+from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.node.node import Node
+from prefix_cache.node.quotas import Holding
 from prefix_cache.v1 import node_pb2
 
 
 class NumberedSequences:
     """The sequences of one owner: of a session, or of all unary calls together.
 
-    All calls raise ``UnknownSequence`` for a number that no live sequence has, and
-    ``SequenceExists`` for a new one that is taken.
+    ``holding`` is what the client holds that asks for a sequence.  All calls raise
+    ``UnknownSequence`` for a number that no live sequence has, ``SequenceExists`` for a new one
+    that is taken, and ``ClientLimit`` for more than one client may hold.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._sequences: dict[int, Sequence] = {}
+        self._sequences: dict[int, tuple[Sequence, Holding]] = {}
 
-    def acquire(self, number: int, prompt: node_pb2.Prompt) -> Sequence:
+    def acquire(
+        self,
+        number: int,
+        request: node_pb2.AcquireRequest | node_pb2.AcquireOperation,
+        holding: Holding,
+    ) -> Sequence:
         """Open sequence ``number``."""
         self._check_free(number)
-        sequence = self._sequences[number] = self._node.acquire(prompt)
+        prompt = request.prompt
+        num_tokens = prompt.parent_num_tokens + len(prompt.tokens) // TOKEN_BYTES
+        blocks = self._node.blocks_for(num_tokens)
+        self._node.quotas.check(holding, sequences=1, blocks=blocks)
+        sequence = self._node.acquire(request)
+        self._add(number, sequence, holding)
         return sequence
 
     def append(self, number: int, tokens: bytes) -> tuple[Appended, int]:
         """Add tokens; return what that brought and the tokens of the sequence now."""
-        sequence = self._find(number)
-        return self._node.cache.append(sequence, tokens), sequence.num_tokens
+        sequence, holding = self._find(number)
+        num_tokens = sequence.num_tokens + len(tokens) // TOKEN_BYTES
+        blocks = self._node.blocks_for(num_tokens) - self._node.blocks_for(sequence.num_tokens)
+        self._node.quotas.check(holding, sequences=0, blocks=blocks)
+        appended = self._node.cache.append(sequence, tokens)
+        holding.blocks += blocks
+        return appended, num_tokens
 
-    def commit(self, number: int, num_tokens: int) -> int:
-        """Commit; return the committed tokens of the sequence now."""
-        sequence = self._find(number)
+    def commit(self, number: int, num_tokens: int) -> Sequence:
+        """Commit; return the sequence, which says how far."""
+        sequence, _ = self._find(number)
         self._node.cache.commit(sequence, num_tokens)
-        return sequence.num_committed_tokens
+        return sequence
 
-    def fork(self, number: int, parent: int) -> None:
+    def fork(self, number: int, parent: int, holding: Holding) -> None:
         """Open sequence ``number`` as a fork of ``parent``."""
         self._check_free(number)
-        self._sequences[number] = self._node.fork(self._find(parent))
+        sequence, _ = self._find(parent)
+        blocks = self._node.blocks_for(sequence.num_tokens)
+        self._node.quotas.check(holding, sequences=1, blocks=blocks)
+        self._add(number, self._node.fork(sequence), holding)
 
     def release(self, number: int) -> None:
         """End a sequence."""
-        self._node.release(self._find(number))
-        del self._sequences[number]
+        self._find(number)
+        self._end(number)
+
+    def release_some(self, count: int) -> bool:
+        """End up to ``count`` sequences; return whether any is left."""
+        for number in list(islice(self._sequences, count)):
+            self._end(number)
+        return bool(self._sequences)
 
     def release_all(self) -> None:
         """End every sequence."""
-        while self._sequences:
-            _, sequence = self._sequences.popitem()
-            self._node.release(sequence)
+        self.release_some(len(self._sequences))
 
-    def _find(self, number: int) -> Sequence:
+    def _add(self, number: int, sequence: Sequence, holding: Holding) -> None:
+        self._sequences[number] = sequence, holding
+        holding.sequences += 1
+        holding.blocks += self._node.blocks_for(sequence.num_tokens)
+
+    def _end(self, number: int) -> None:
+        sequence, holding = self._sequences.pop(number)
+        holding.sequences -= 1
+        holding.blocks -= self._node.blocks_for(sequence.num_tokens)
+        self._node.release(sequence)
+
+    def _find(self, number: int) -> tuple[Sequence, Holding]:
         try:
             return self._sequences[number]
         except KeyError:

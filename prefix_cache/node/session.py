@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from prefix_cache.errors import InvalidArgument, Unsupported
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from prefix_cache.errors import InvalidArgument, WorkerRestarted
 from prefix_cache.node.node import Node
+from prefix_cache.node.quotas import Holding
 from prefix_cache.node.sequences import NumberedSequences
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import block_ids_to_wire, error_to_operation, reportable
+from prefix_cache.wire import block_ids_to_wire, committed_to_wire, error_to_operation, reportable
+
+# How long a step of many operations may keep others waiting.
+_SLICE_S = 0.005
+
+# Sequences released in one go at the end: some milliseconds' work.
+_BATCH = 100
 
 
 class Session:
-    """Answers the messages of one stream; its sequences end with ``close``."""
+    """Answers the messages of one stream; its sequences end with ``aclose``.
 
-    def __init__(self, node: Node) -> None:
+    ``on_lost`` is called when another life of the worker has begun: the sequences have ended, no
+    further message may be answered, and ``lost`` says why.
+    """
+
+    def __init__(self, node: Node, on_lost: Callable[[], object]) -> None:
         self._node = node
         self._sequences = NumberedSequences(node)
+        self._holding = Holding()
         self._is_open = False
+        self._on_lost = on_lost
+        self.lost: WorkerRestarted | None = None
 
-    def answer(self, request: node_pb2.SessionRequest) -> node_pb2.SessionResponse:
+    async def answer(self, request: node_pb2.SessionRequest) -> node_pb2.SessionResponse:
         """Carry out one message.  What it raises ends the stream."""
         response = node_pb2.SessionResponse(step=request.step)
         if request.HasField("open") == self._is_open:
@@ -25,22 +43,40 @@ class Session:
         if not self._is_open:
             response.opened.CopyFrom(self._opened(request.open))
             self._is_open = True
-        response.results.extend(map(self._result, request.operations))
+            self._node.on_claims_lost.add(self._lose)
+        until = monotonic() + _SLICE_S
+        for operation in request.operations:
+            if monotonic() >= until:
+                await asyncio.sleep(0)
+                until = monotonic() + _SLICE_S
+            if self.lost is not None:
+                raise self.lost
+            response.results.append(self._result(operation))
         return response
 
-    def close(self) -> None:
-        """Release every sequence."""
+    async def aclose(self) -> None:
+        """Release every sequence, many of them in several goes."""
+        try:
+            while self._sequences.release_some(_BATCH):  # noqa: ASYNC110  (others get a turn)
+                await asyncio.sleep(0)
+        finally:
+            self._sequences.release_all()
+            self._node.on_claims_lost.discard(self._lose)
+
+    def _lose(self) -> None:
+        self._node.on_claims_lost.discard(self._lose)
         self._sequences.release_all()
+        self.lost = WorkerRestarted(
+            "the worker's KV memory is gone, and this session's sequences with it: "
+            f"the worker's epoch is {self._node.epochs.current} now",
+            current=self._node.epochs.current,
+        )
+        self._on_lost()
 
     def _opened(self, opening: node_pb2.SessionOpen) -> node_pb2.SessionOpened:
         self._node.check_not_draining()
         self._node.check_client(opening.block_size, opening.model, opening.kv_dtype)
-        if opening.worker_epoch:
-            raise Unsupported(
-                "this node does not follow worker epochs: leave `worker_epoch` unset, and restart "
-                "the node when the worker's KV memory was lost",
-                field="worker_epoch",
-            )
+        self._node.meet_worker(opening.worker_epoch)
         return node_pb2.SessionOpened(
             block_size=self._node.config.block_size,
             num_blocks=self._node.config.num_blocks,
@@ -58,7 +94,7 @@ class Session:
         result = node_pb2.OperationResult()
         match operation.WhichOneof("kind"):
             case "acquire":
-                sequence = self._sequences.acquire(number, operation.acquire.prompt)
+                sequence = self._sequences.acquire(number, operation.acquire, self._holding)
                 result.acquire.num_cached_tokens = sequence.num_cached_tokens
                 result.acquire.num_tokens = sequence.num_tokens
                 result.acquire.block_table = block_ids_to_wire(sequence.block_table)
@@ -69,10 +105,12 @@ class Session:
                     result.append.copies.add(src=src, dst=dst)
                 result.append.num_tokens = num_tokens
             case "commit":
-                committed = self._sequences.commit(number, operation.commit.num_tokens)
-                result.commit.num_committed_tokens = committed
+                sequence = self._sequences.commit(number, operation.commit.num_tokens)
+                committed_to_wire(
+                    result.commit, sequence.num_committed_tokens, sequence.findable_prefix
+                )
             case "fork":
-                self._sequences.fork(number, operation.fork.parent_sequence_id)
+                self._sequences.fork(number, operation.fork.parent_sequence_id, self._holding)
                 result.fork.SetInParent()
             case "release":
                 self._sequences.release(number)

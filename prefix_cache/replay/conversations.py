@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import reprlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prefix_cache.errors import MalformedFile
+from router.grpc_api import MAX_KEY_CHARACTERS
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -38,7 +40,7 @@ _ROLES: dict[str, Role] = {
 
 @dataclass(frozen=True)
 class Message:
-    """One message; ``text`` is all that is said in it, tool calls included."""
+    """One message; ``text`` is all that is said in it: reasoning, content, tool calls."""
 
     role: Role
     text: str
@@ -56,22 +58,28 @@ class Conversation:
 def read_conversations(path: Path) -> Iterator[Conversation]:
     """Read a ``.jsonl`` or ``.jsonl.gz`` file line by line; blank lines are skipped.
 
-    A conversation is named by its ``id``, or by its line when it has none or an earlier one
-    has the same.  Raises MalformedFile when the file cannot be read, a line is no conversation,
-    or there is none; it names the file, the line (from 1) and what was expected.
+    A conversation is named by its ``id``, or by its line when it has none, an earlier one has
+    the same, or it is longer than a router takes.  Raises MalformedFile when the file cannot be
+    read, a line is no conversation, or there is none; it names the file, the line (from 1) and
+    what was expected.
     """
     names: set[str] = set()
-    for number, line in _lines(path):
+    for number, line in _numbered_lines(path):
         try:
             conversation = _conversation(_parse(line), f"line {number}")
         except _Unexpected as error:
             raise _malformed(path, str(error), number) from None
-        while conversation.name in names:
-            conversation = replace(conversation, name=f"{conversation.name} (line {number})")
-        names.add(conversation.name)
-        yield conversation
+        name = _free_name(conversation.name, names, number)
+        names.add(name)
+        yield replace(conversation, name=name)
     if not names:
         raise _malformed(path, "no conversation in it; expected one a line, as JSON")
+
+
+def _free_name(name: str, taken: set[str], line: int) -> str:
+    while name in taken or len(name) > MAX_KEY_CHARACTERS:
+        name = f"line {line}" if len(name) > MAX_KEY_CHARACTERS else f"{name} (line {line})"
+    return name
 
 
 class _Unexpected(Exception):
@@ -83,7 +91,7 @@ def _malformed(path: Path, problem: str, line: int | None = None) -> MalformedFi
     return MalformedFile(f"{place}: {problem}", file=str(path), line=line)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Number and content of the lines that are not blank."""
     number = 0
     try:
@@ -119,7 +127,7 @@ def _conversation(value: Any, default_name: str) -> Conversation:
     name = value.get("id")
     return Conversation(
         name=_as_text(name) if isinstance(name, str | int) and name != "" else default_name,
-        tools=_as_text(value["tools"]) if value.get("tools") else "",
+        tools=_lines(value.get("tools"), value.get("functions")),
         messages=tuple(_message(m, f"{key}[{i}]") for i, m in enumerate(messages)),
     )
 
@@ -131,7 +139,7 @@ def _message(value: Any, where: str) -> Message:
     role = _ROLES.get(said_by.lower()) if isinstance(said_by, str) else None
     if role is None:
         expected = ", ".join(_ROLES)
-        raise _Unexpected(f"{where}: role is {said_by!r}; expected one of {expected}")
+        raise _Unexpected(f"{where}: role is {reprlib.repr(said_by)}; expected one of {expected}")
     content = value.get("content", value.get("value"))
     if isinstance(content, list):
         text = "".join(_part_text(part) for part in content)
@@ -140,9 +148,19 @@ def _message(value: Any, where: str) -> Message:
     else:
         kind = _kind(content)
         raise _Unexpected(f"{where}: expected content of text, parts or null, got {kind}")
-    if calls := value.get("tool_calls"):
-        text = f"{text}\n{_as_text(calls)}" if text else _as_text(calls)
-    return Message(role, text)
+    calls = value.get("tool_calls"), value.get("function_call")
+    return Message(role, _lines(_reasoning(value), text, *calls))
+
+
+def _reasoning(message: dict[str, Any]) -> str:
+    """What the engine generated before the answer, under the name that its server gives it."""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    return reasoning if isinstance(reasoning, str) else ""
+
+
+def _lines(*values: Any) -> str:
+    """The text of each value that is not empty, on lines of its own."""
+    return "\n".join(_as_text(value) for value in values if value)
 
 
 def _part_text(part: Any) -> str:

@@ -8,20 +8,33 @@ from pathlib import Path
 
 import numpy as np
 
-from prefix_cache.errors import MalformedFile, MissingExtra
+from prefix_cache.errors import InvalidArgument, MalformedFile, MissingExtra
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """``encode`` makes token ids of text; ``tokens_are`` says what they are, for people."""
+    """``encode`` makes token ids of text; ``tokens_are`` says what they are, for people.
+
+    Raises InvalidArgument for text that has none.  ``decode`` makes text of any token ids; those
+    that stand for no text show as such.
+    """
 
     tokens_are: str
     encode: Callable[[str], bytes]
+    decode: Callable[[bytes], str]
 
 
-UTF8_BYTES = Encoding(
-    "UTF-8 bytes", lambda text: np.frombuffer(text.encode(), np.uint8).astype("<u4").tobytes()
-)
+def _encode_utf8(text: str) -> bytes:
+    return np.frombuffer(text.encode(), np.uint8).astype("<u4").tobytes()
+
+
+def _decode_utf8(tokens: bytes) -> str:
+    # 255 is in no UTF-8 text, so it shows as a replacement character.
+    data = np.minimum(np.frombuffer(tokens, "<u4"), 255).astype(np.uint8)
+    return str(data.tobytes(), "utf-8", "replace")
+
+
+UTF8_BYTES = Encoding("UTF-8 bytes", _encode_utf8, _decode_utf8)
 
 
 def load_encoding(tokenizer: Path | None) -> Encoding:
@@ -45,7 +58,17 @@ def load_encoding(tokenizer: Path | None) -> Encoding:
         raise MalformedFile(f"{tokenizer}: no tokenizer ({error})", file=str(tokenizer)) from None
 
     def encode(text: str) -> bytes:
-        ids = loaded.encode(text, add_special_tokens=False).ids
+        try:
+            ids = loaded.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # again nothing narrower
+            raise InvalidArgument(
+                f"{tokenizer.name} cannot encode the text ({error})", tokenizer=str(tokenizer)
+            ) from None
         return np.array(ids, dtype="<u4").tobytes()
 
-    return Encoding(f"ids of {tokenizer.name}", encode)
+    def decode(tokens: bytes) -> str:
+        ids = np.frombuffer(tokens, "<u4").tolist()
+        text: str = loaded.decode(ids, skip_special_tokens=False)
+        return text
+
+    return Encoding(f"ids of {tokenizer.name}", encode, decode)

@@ -106,8 +106,8 @@ class _Processes:
         process = await asyncio.create_subprocess_exec(
             # -P: a folder named `router` where the user happens to be is not ours.
             *(sys.executable, "-P", "-m", "prefix_cache.cli", *arguments),
-            *("--listen", listen, "--json"),
-            stdin=asyncio.subprocess.DEVNULL,
+            *("--listen", listen, "--json", "--until-eof"),
+            stdin=asyncio.subprocess.PIPE,  # open as long as we live, even if we are killed
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             process_group=0,  # Ctrl-C in the terminal reaches us alone, and we stop them

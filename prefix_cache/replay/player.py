@@ -146,7 +146,6 @@ class Player:
                 cached_tokens = await self._serve(route.address, identity, turn)
             except (Unavailable, DeadlineExceeded):
                 await self._router.report(route.route_id, Outcome.NODE_FAILED)
-                await self._close(route.address)
                 if not failed:
                     play.retried_turns += 1
                 failed.append(route.node)
@@ -184,7 +183,12 @@ class Player:
             operations += [Append(_SEQUENCE, turn.answer), Commit(_SEQUENCE, all_tokens)]
         operations.append(Release(_SEQUENCE))
         session = await self._session(address)
-        results = await session.step(operations)
+        try:
+            results = await session.step(operations)
+        except PrefixCacheError:
+            # What fails a step as a whole ends its session; the next turn opens another.
+            await self._close(address)
+            raise
         for result in results:
             if isinstance(result, PrefixCacheError):
                 raise result

@@ -70,20 +70,32 @@ class Savings:
         """The three plays by their names."""
         return {"sticky": self.sticky, "round_robin": self.round_robin, "no_cache": self.no_cache}
 
+    @property
+    def compared(self) -> dict[str, list[PlayedTurn]]:
+        """By play, the turns that all three served: only these can be compared."""
+        served = [{_key(turn) for turn in play.turns} for play in self.plays.values()]
+        common = set.intersection(*served)
+        return {
+            name: [turn for turn in play.turns if _key(turn) in common]
+            for name, play in self.plays.items()
+        }
+
     def as_json(self) -> dict[str, Any]:
         """One object of numbers; undefined shares (of no tokens, of no turns) are None.
 
-        Turns that were not served count nowhere but in ``not_served``.
+        Totals are those of the ``compared`` turns; the others are in ``turns`` and ``not_served``.
         """
-        without = Totals.of(self.no_cache.turns)
+        totals = {name: Totals.of(turns) for name, turns in self.compared.items()}
+        without = totals["no_cache"]
         return {
             "turns": [
                 asdict(turn) | {"prefilled_tokens": turn.prefilled_tokens}
                 for turn in self.sticky.turns
             ],
-            "totals": _totals_as_json(self.sticky, without),
-            "round_robin": _totals_as_json(self.round_robin, without),
-            "no_cache": _totals_as_json(self.no_cache, without),
+            "totals": _totals_as_json(totals["sticky"], without),
+            "round_robin": _totals_as_json(totals["round_robin"], without),
+            "no_cache": _totals_as_json(totals["no_cache"], without),
+            "compared_turns": len(self.compared["sticky"]),
             "sticky_turns": sticky_turns(self.sticky.turns),
             "not_served": {
                 name: [asdict(turn) for turn in play.not_served]
@@ -103,8 +115,11 @@ def together(savings: Sequence[Savings]) -> Savings:
     )
 
 
-def _totals_as_json(play: Play, no_cache: Totals) -> dict[str, Any]:
-    totals = Totals.of(play.turns)
+def _key(turn: PlayedTurn) -> tuple[str, int]:
+    return turn.conversation, turn.turn
+
+
+def _totals_as_json(totals: Totals, no_cache: Totals) -> dict[str, Any]:
     return asdict(totals) | {
         "prefilled_tokens": totals.prefilled_tokens,
         "hit_rate": totals.hit_rate,

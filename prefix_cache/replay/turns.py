@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from prefix_cache.errors import InvalidArgument
 from prefix_cache.replay.conversations import Conversation
 from prefix_cache.replay.encoding import Encoding
 
@@ -30,24 +32,41 @@ def _header(role: str) -> str:
     return f"<|{role}|>\n"
 
 
-def render(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Per turn, the text that its prompt adds to the history, and its answer."""
-    added = ""
+class Part(NamedTuple):
+    """Rendered text, and the index of the message it belongs to; None for the tools."""
+
+    text: str
+    message: int | None
+
+
+def parts(conversation: Conversation) -> Iterator[tuple[list[Part], Part]]:
+    """Per turn, what its prompt adds to the history, and its answer.
+
+    The marks of an empty answer belong to the message before them.
+    """
+    added = []
     if conversation.tools:
-        added = _header("tools") + conversation.tools + _END
+        added.append(Part(_header("tools") + conversation.tools + _END, None))
     user_waits = False
-    for message in conversation.messages:
+    for index, message in enumerate(conversation.messages):
         if message.role == "assistant":
-            yield added + _header("assistant"), message.text + _END
-            added, user_waits = "", False
+            yield [*added, Part(_header("assistant"), index)], Part(message.text + _END, index)
+            added, user_waits = [], False
             continue
         if message.role == "user" and user_waits:
-            yield added + _header("assistant"), ""
-            added = _END
-        added += _header(message.role) + message.text + _END
+            yield [*added, Part(_header("assistant"), index - 1)], Part("", index - 1)
+            added = [Part(_END, index - 1)]
+        added.append(Part(_header(message.role) + message.text + _END, index))
         user_waits = user_waits or message.role == "user"
     if user_waits:
-        yield added + _header("assistant"), ""
+        last = len(conversation.messages) - 1
+        yield [*added, Part(_header("assistant"), last)], Part("", last)
+
+
+def render(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Per turn, the text that its prompt adds to the history, and its answer."""
+    for added, answer in parts(conversation):
+        yield "".join(part.text for part in added), answer.text
 
 
 @dataclass(frozen=True)
@@ -80,8 +99,12 @@ def tokenize(conversation: Conversation, encoding: Encoding) -> TokenizedConvers
     """Encode what each turn adds, piece by piece.
 
     An engine keeps the ids that it generated; encoding the whole text anew could join
-    characters across the seams into other ids, and reuse would end there.
+    characters across the seams into other ids, and reuse would end there.  Raises
+    InvalidArgument for text that the encoding has no tokens for.
     """
-    encode = encoding.encode
-    pieces = tuple((encode(added), encode(answer)) for added, answer in render(conversation))
-    return TokenizedConversation(conversation.name, pieces)
+    encode, name = encoding.encode, conversation.name
+    try:
+        pieces = tuple((encode(added), encode(answer)) for added, answer in render(conversation))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"conversation {name!r}: {error}", conversation=name) from error
+    return TokenizedConversation(name, pieces)

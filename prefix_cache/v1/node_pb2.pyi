@@ -294,6 +294,11 @@ class AcquireRequest(_message.Message):
 
     PROMPT_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    resumed: _builtins.bool
+    """The prompt was opened before and preempted: it counts as no new query, and what has to be
+    computed again counts as recomputed.
+    """
     @_builtins.property
     def prompt(self) -> Global___Prompt:
         """The prompt."""
@@ -307,10 +312,11 @@ class AcquireRequest(_message.Message):
         *,
         prompt: Global___Prompt | None = ...,
         lease: _duration_pb2.Duration | None = ...,
+        resumed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt", "resumed", b"resumed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1020,6 +1026,7 @@ class GetStatsResponse(_message.Message):
     QUERY_TOKENS_FIELD_NUMBER: _builtins.int
     HIT_TOKENS_FIELD_NUMBER: _builtins.int
     EVICTED_BLOCKS_FIELD_NUMBER: _builtins.int
+    RECOMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
     num_blocks: _builtins.int
     """Physical blocks in the pool: free + cached + private."""
     free: _builtins.int
@@ -1038,6 +1045,8 @@ class GetStatsResponse(_message.Message):
     """Prompt tokens found cached, counted likewise."""
     evicted_blocks: _builtins.int
     """Blocks evicted so far."""
+    recomputed_tokens: _builtins.int
+    """Tokens computed again after a preemption, of prompts that were opened as resumed."""
     def __init__(
         self,
         *,
@@ -1050,10 +1059,11 @@ class GetStatsResponse(_message.Message):
         query_tokens: _builtins.int = ...,
         hit_tokens: _builtins.int = ...,
         evicted_blocks: _builtins.int = ...,
+        recomputed_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "evictable", b"evictable", "evicted_blocks", b"evicted_blocks", "free", b"free", "hit_tokens", b"hit_tokens", "live_sequences", b"live_sequences", "num_blocks", b"num_blocks", "private", b"private", "query_tokens", b"query_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "evictable", b"evictable", "evicted_blocks", b"evicted_blocks", "free", b"free", "hit_tokens", b"hit_tokens", "live_sequences", b"live_sequences", "num_blocks", b"num_blocks", "private", b"private", "query_tokens", b"query_tokens", "recomputed_tokens", b"recomputed_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1227,6 +1237,11 @@ class AcquireOperation(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROMPT_FIELD_NUMBER: _builtins.int
+    RESUMED_FIELD_NUMBER: _builtins.int
+    resumed: _builtins.bool
+    """The prompt was opened before and preempted: it counts as no new query, and what has to be
+    computed again counts as recomputed.
+    """
     @_builtins.property
     def prompt(self) -> Global___Prompt:
         """The prompt."""
@@ -1235,10 +1250,11 @@ class AcquireOperation(_message.Message):
         self,
         *,
         prompt: Global___Prompt | None = ...,
+        resumed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "resumed", b"resumed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -37,11 +37,15 @@ _CODES = {
     errors.PromptTooLarge: grpc.StatusCode.INVALID_ARGUMENT,
     errors.UnknownSequence: grpc.StatusCode.NOT_FOUND,
     errors.UnknownRoute: grpc.StatusCode.NOT_FOUND,
+    errors.UnknownPrefix: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SequenceExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.SequencesLive: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ClientLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.WorkerRestarted: grpc.StatusCode.FAILED_PRECONDITION,
     errors.Unsupported: grpc.StatusCode.UNIMPLEMENTED,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
     errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
     errors.MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
@@ -50,6 +54,7 @@ _CLASSES = {
     grpc.StatusCode.CANCELLED: errors.Unavailable,
     grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDenied,
     grpc.StatusCode.UNIMPLEMENTED: errors.Unsupported,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
 }

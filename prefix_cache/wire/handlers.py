@@ -14,17 +14,36 @@ Servicer = TypeVar("Servicer")
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Context = aio.ServicerContext[Any, Any]
+Handler = Callable[[Servicer, Request, Context], Coroutine[Any, Any, Response]]
 
 
 def unary(
     method: Callable[[Servicer, Request], Response],
-) -> Callable[[Servicer, Request, Context], Coroutine[Any, Any, Response]]:
+) -> Handler[Servicer, Request, Response]:
     """Let ``method(self, request)`` answer a unary call; what it raises becomes a status."""
 
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> Response:
         try:
             return method(self, request)
+        except Exception as error:
+            return await context.abort_with_status(error_to_status(reportable(error)))
+
+    return handler
+
+
+def unary_from_peer(
+    method: Callable[[Servicer, Request, str], Response],
+) -> Handler[Servicer, Request, Response]:
+    """Let ``method(self, request, peer)`` answer, as ``unary`` does, knowing who asks.
+
+    ``peer`` is as gRPC has it, for example ``ipv4:127.0.0.1:40312``.
+    """
+
+    @wraps(method)
+    async def handler(self: Servicer, request: Request, context: Context) -> Response:
+        try:
+            return method(self, request, context.peer())
         except Exception as error:
             return await context.abort_with_status(error_to_status(reportable(error)))
 

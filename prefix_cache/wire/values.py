@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from google.protobuf.duration_pb2 import Duration
 
 from prefix_cache.errors import InvalidExtraKeys, InvalidIdentity
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.results import BlockIds
+from prefix_cache.index.results import BlockIds, Prefix
 from prefix_cache.v1 import node_pb2
 
 # What an empty `kv_dtype` on the wire means.
@@ -72,6 +73,45 @@ def extra_keys_from_wire(messages: Iterable[node_pb2.ExtraKey]) -> list[ExtraKey
         )
         for message in messages
     ]
+
+
+def prefix_from_prompt(prompt: node_pb2.Prompt) -> Prefix | None:
+    """Return the prefix that a prompt in delta form goes on from; None for one in full."""
+    if not prompt.parent_block_hash and not prompt.parent_num_tokens:
+        return None
+    return Prefix(prompt.parent_block_hash, prompt.parent_num_tokens)
+
+
+def committed_to_wire(
+    message: node_pb2.CommitResponse | node_pb2.CommitResult,
+    num_committed_tokens: int,
+    prefix: Prefix | None,
+) -> None:
+    """Say in ``message`` how far a sequence is committed, and what a delta can follow."""
+    message.num_committed_tokens = num_committed_tokens
+    if prefix is not None:
+        message.num_findable_tokens = prefix.num_tokens
+        message.block_hash = prefix.block_hash
+
+
+def prefix_from_committed(
+    message: node_pb2.CommitResponse | node_pb2.CommitResult,
+) -> Prefix | None:
+    """Return the prefix that a delta can follow; None where nothing is findable."""
+    if not message.num_findable_tokens:
+        return None
+    return Prefix(message.block_hash, message.num_findable_tokens)
+
+
+def duration_to_wire(seconds: float) -> Duration:
+    """Return a duration, to the nanosecond."""
+    whole, fraction = divmod(round(seconds * 1e9), 10**9)
+    return Duration(seconds=whole, nanos=fraction)
+
+
+def duration_from_wire(duration: Duration) -> float:
+    """Return seconds."""
+    return duration.seconds + duration.nanos / 1e9
 
 
 def block_ids_to_wire(block_ids: BlockIds | Sequence[int]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,14 +22,16 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A command that runs, in a process group of its own as a shell would start it."""
     process = subprocess.Popen(
         [*_COMMAND, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
+        env={**os.environ, **environment},
     )
     with process:
         try:

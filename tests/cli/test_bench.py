@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 import random
 import struct
+from typing import Any
+
+import pytest
 
 from prefix_cache import BlockCache, Identity
 from prefix_cache.cli.bench_baseline import NaiveBlockCache
+from prefix_cache.cli.bench_harness import Row, Spread
+from prefix_cache.cli.bench_report import print_rows
 from tests.cli.commands import run
 
 
-def test_every_case_has_both_sides() -> None:
+@pytest.fixture(scope="module")
+def found() -> Any:
+    """What one round of the benchmark says."""
     done = run("bench", "--rounds", "1", "--json")
     assert done.stderr == ""
-    found = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_every_case_has_both_sides(found: Any) -> None:
     assert found["rounds"] == 1
     assert [case["case"] for case in found["cases"]] == [
         "index: turn, 8,192 tokens cached",
@@ -31,8 +41,19 @@ def test_every_case_has_both_sides() -> None:
         assert case["unit"] == "us"
 
 
-def test_the_table_fits_80_columns() -> None:
-    lines = run("bench", "--rounds", "1").stdout.splitlines()
+def test_the_table_fits_80_columns(found: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        Row(
+            case["case"],
+            case["part"],
+            case["unit"],
+            Spread(**case["baseline"]),
+            Spread(**case["ours"]),
+        )
+        for case in found["cases"]
+    ]
+    print_rows("microseconds", rows)
+    lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("index: " in line or "node, " in line for line in lines) == 6
 

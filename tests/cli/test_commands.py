@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import click
 import pytest
 
 from prefix_cache import __version__
+from prefix_cache.cli.router import router
+from router.policies import POLICIES
 from tests.cli.commands import run
 
 
 def test_help_lists_the_commands() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("node", "router", "match", "demo", "bench"):
+    for command in ("node", "router", "match", "explain", "demo", "bench"):
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["node", "router", "match", "demo", "bench"])
+@pytest.mark.parametrize("command", ["node", "router", "match", "explain", "demo", "bench"])
 def test_every_command_shows_an_example_and_has_json(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
     assert f"\n    prefix-cache {command}" in done.stdout
     assert "\n  --json " in done.stdout
+
+
+def test_help_loads_nothing_that_takes_long() -> None:
+    code = "import sys, prefix_cache.cli.commands; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert "click" in loaded.splitlines()
+    assert {"asyncio", "grpc", "numpy", "rich"}.isdisjoint(loaded.splitlines())
+
+
+def test_the_policies_of_the_option_are_those_of_the_router() -> None:
+    (policy,) = (parameter for parameter in router.params if parameter.name == "policy")
+    assert isinstance(policy.type, click.Choice)
+    assert list(policy.type.choices) == list(POLICIES)
 
 
 def test_version() -> None:
@@ -35,7 +54,12 @@ def test_version() -> None:
         (["demo", "--file", "a", "--only", "chats"], "'a' does not exist"),
         (["router"], "Missing option '--node'"),
         (["router", "--node", "a"], "error: malformed node 'a': expected NAME=ADDRESS"),
-        (["node", "--num-blocks", "0"], "error: num_blocks is 0, expected an integer from 1"),
+        (["router", "--node", "a=b"], "error: the address is 'b', expected host:port"),
+        (["node", "--num-blocks", "0"], "0 is not in the range 1<=x<=2147483647"),
+        (["node", "--num-blocks", "2147483648"], "2147483648 is not in the range 1<=x<=2147483647"),
+        (["node", "--block-size", "1048577"], "1048577 is not in the range 1<=x<=1048576"),
+        (["demo", "--num-blocks", "2147483648"], "2147483648 is not in the range 1<=x<=2147483647"),
+        (["demo", "--block-size", "1048577"], "1048577 is not in the range 1<=x<=1048576"),
         (["match", "hello"], "Missing option '--node'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_another_identity_finds_nothing(address: str) -> None:
     [
         (["--tokens", "1,two"], "'1,two' is no list of integers such as 1,2,3"),
         (["--tokens", "1,-2"], "error: token 1 is -2, expected 0 to 4294967295"),
-        (["--tokens", "1", "hello"], "give one of TEXT, --file and --tokens"),
+        (["--tokens", "1", "hello"], "give one of TEXT, --file, --tokens and --messages"),
         (["--tokens", "1", "--tokenizer", __file__], "--tokenizer goes with text"),
         (["--file", "-"], "the prompt is no UTF-8 (byte 1)"),
         ([""], "error: "),
@@ -79,6 +79,14 @@ def test_bad_prompts_exit_with_2(address: str, arguments: list[str], complaint: 
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_none_is_bad_input() -> None:
+    done = run("match", "--node", "", "hello")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: the address is '', expected host:port, [ipv6]:port or unix:///path\n"
+    )
 
 
 def test_a_node_that_is_not_there_is_one_line_and_exit_code_1() -> None:

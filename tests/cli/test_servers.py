@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import tempfile
+from urllib.request import urlopen
 
 from prefix_cache import Identity
 from prefix_cache.client import NodeClient, RouterClient
@@ -63,13 +64,37 @@ def test_a_node_is_what_its_options_say() -> None:
     assert (info.model, info.kv_dtype, info.max_message_bytes) == ("llama", "fp8", 5000)
 
 
+def test_a_node_serves_metrics_where_it_says() -> None:
+    with running("node", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--json") as node:
+        _, url = json.loads(first_line(node))["addresses"]
+        with urlopen(url) as answer:
+            assert "prefix_cache_queries_total 0.0" in answer.read().decode().splitlines()
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(30) == 0
+
+
+def test_a_node_may_live_until_its_standard_input_ends() -> None:
+    """As its supervisor's end of a pipe does, however that one ends."""
+    options = ("--listen", "127.0.0.1:0", "--until-eof", "--json")
+    with running("node", *options) as node:
+        (address,) = json.loads(first_line(node))["addresses"]
+        with NodeClient(address) as client:
+            assert client.info().num_blocks == 4096
+        assert node.stdin is not None
+        node.stdin.close()
+        assert node.stdout is not None
+        assert json.loads(node.stdout.read())["event"] == "stopped"
+        assert node.wait(30) == 0
+
+
 def test_a_port_in_use_is_one_line_and_exit_code_1() -> None:
     with running("node", "--listen", "127.0.0.1:0") as node:
         address = first_line(node).removeprefix("listening on ")
         for command in (["node"], ["router", "--node", f"a={address}"]):
             done = run(*command, "--listen", address)
             assert done.returncode == 1
-            assert done.stderr.splitlines()[-1].startswith(f"error: cannot listen on '{address}'")
+            assert done.stderr.splitlines()[-1].startswith(f"error: cannot listen on '{address}': ")
+            assert "grpc" not in done.stderr
             assert "Traceback" not in done.stderr
 
 

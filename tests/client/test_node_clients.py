@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from prefix_cache import Identity, errors
-from prefix_cache.client import Appended
-from prefix_cache.index import Stats
+from prefix_cache.client import Appended, Committed
+from prefix_cache.index import Prefix, Stats
 from tests.node.nodes import RunningNode
 
 WHO = Identity("m")
@@ -24,8 +24,9 @@ async def test_a_sequence_lives_from_acquire_to_release(client: Any) -> None:
     assert not sequence.block_table.flags.writeable
 
     assert await client.append(sequence.id, [1] * 10) == Appended((3,), (), 50)
-    assert await client.commit(sequence.id, 45) == 45
-    assert await client.commit(sequence.id, 1) == 45
+    prefix = Prefix(bytes.fromhex("e8033acfc9ae505fb3916e80027aec68"), 32)
+    assert await client.commit(sequence.id, 45) == Committed(45, prefix)
+    assert await client.commit(sequence.id, 1) == Committed(45, prefix)
 
     match = await client.match(WHO, [*range(40), 1])
     assert match.num_cached_tokens == 32
@@ -45,6 +46,7 @@ async def test_a_sequence_lives_from_acquire_to_release(client: Any) -> None:
         query_tokens=40,
         hit_tokens=0,
         evicted_blocks=0,
+        recomputed_tokens=0,
     )
     assert await client.reset() == 2
     assert (await client.stats()).free == 64

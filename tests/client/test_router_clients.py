@@ -121,3 +121,16 @@ async def test_errors_of_the_router_are_typed(client: Any) -> None:
         await client.report(1, Outcome.NODE_FAILED)
     with pytest.raises(errors.InvalidArgument, match="prompt_tokens is -1"):
         await client.route("chat", -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("conversation", "x\ud800"), ("tenant", "\ud800"), ("tenant", 7), ("exclude", ["\ud800"])],
+)
+async def test_text_that_no_message_holds_is_refused(
+    client: Any, router: Router, name: str, value: Any
+) -> None:
+    with pytest.raises(errors.InvalidArgument, match="expected text that UTF-8 can") as caught:
+        await client.route(**{"conversation": "chat", "prompt_tokens": 1, name: value})
+    assert caught.value.details["name"] == name
+    assert router.requests == []

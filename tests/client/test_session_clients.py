@@ -23,6 +23,7 @@ from prefix_cache.client import (
     Release,
     Released,
 )
+from prefix_cache.index import Prefix
 from tests.node.nodes import RunningNode, node_process
 
 WHO = Identity("m")
@@ -48,7 +49,12 @@ async def test_results_come_in_order_each_of_its_kind(client: Any) -> None:
         assert isinstance(first, AcquiredSequence)
         assert (first.id, first.num_cached_tokens, first.num_tokens) == (7, 0, 40)
         assert first.block_table.tolist() == [0, 1, 2]
-        assert others == [Committed(33), Forked(), Appended((), ((2, 3),), 42), Released()]
+        assert others == [
+            Committed(33, Prefix(bytes.fromhex("e8033acfc9ae505fb3916e80027aec68"), 32)),
+            Forked(),
+            Appended((), ((2, 3),), 42),
+            Released(),
+        ]
         (second,) = await session.step([Acquire(7, WHO, list(range(40)))])
         assert second.num_cached_tokens == 32
 
@@ -64,7 +70,7 @@ async def test_a_failed_operation_is_a_result_and_the_others_go_on(client: Any) 
         assert type(unknown) is errors.UnknownSequence
         assert opened.num_tokens == 1
         assert type(exists) is errors.SequenceExists
-        assert await session.step([Commit(1, 1)]) == [Committed(1)]
+        assert await session.step([Commit(1, 1)]) == [Committed(1, None)]
 
 
 async def test_an_operation_that_no_message_holds_sends_nothing(
@@ -209,3 +215,9 @@ async def test_a_node_that_stands_still_breaks_the_session_after_the_timeout() -
                 for _ in range(2):
                     with pytest.raises(errors.DeadlineExceeded, match="no answer to a step"):
                         blocking_session.step([Acquire(1, WHO, [1])])
+
+
+@pytest.mark.parametrize("field", ["model", "kv_dtype"])
+async def test_text_that_no_message_holds_opens_no_session(client: Any, field: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match=rf"{field} is '\\ud800', expected text"):
+        client.session(**{field: "\ud800"})

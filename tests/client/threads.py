@@ -38,17 +38,17 @@ class SessionInThread:
     """A synchronous session, each step in a thread."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
+        return getattr(self.session, name)
 
     async def step(self, operations: Any) -> Any:
-        return await asyncio.to_thread(self._session.step, operations)
+        return await asyncio.to_thread(self.session.step, operations)
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._session.__enter__)
+        await asyncio.to_thread(self.session.__enter__)
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
-        await asyncio.to_thread(self._session.__exit__, *exc)
+        await asyncio.to_thread(self.session.__exit__, *exc)

@@ -19,6 +19,8 @@ from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
+from prefix_cache.client import NodeClient
+from prefix_cache.errors import Unavailable
 from prefix_cache.node import Node, NodeConfig, node_service
 from prefix_cache.serving import serving
 
@@ -85,6 +87,15 @@ def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def answers(client: NodeClient) -> bool:
+    """Whether the client has found its node again."""
+    try:
+        client.info()
+    except Unavailable:
+        return False
+    return True
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -51,8 +51,10 @@ def test_live_sequences_end_before_the_node_does(number: signal.Signals) -> None
         with pytest.raises(Draining), client.session():
             pass
 
-        going_on = session.step([Append(1, [1]), Commit(1, 41)])
-        assert going_on == [Appended((), (), 41), Committed(41)]
+        appended, committed = session.step([Append(1, [1]), Commit(1, 41)])
+        assert appended == Appended((), (), 41)
+        assert isinstance(committed, Committed)
+        assert committed.num_committed_tokens == 41
         assert session.step([Release(1)]) == [Released()]
         assert node.wait() == 0
         with pytest.raises(Unavailable):
@@ -85,6 +87,20 @@ def test_a_node_without_sequences_ends_at_once() -> None:
     with node_process() as node, NodeClient(node.address) as client, client.session() as session:
         session.step([Acquire(1, WHO, [1]), Release(1)])
         node.signal(signal.SIGTERM)
+        assert node.wait() == 0
+
+
+def test_watchers_see_the_last_sequences_end_and_are_let_go_with_the_node() -> None:
+    with node_process() as node, NodeClient(node.address) as client, client.session() as session:
+        session.step([Acquire(1, WHO, [1] * 16)])
+        events = client.watch()
+        assert [next(events).number for _ in range(2)] == [0, 0]
+        tell_to_end(node, client, signal.SIGTERM)
+        session.step([Commit(1, 16)])
+        assert next(events).number == 1
+        session.step([Release(1)])
+        with pytest.raises(Draining):
+            next(events)
         assert node.wait() == 0
 
 

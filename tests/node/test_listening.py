@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 from pathlib import Path
 
@@ -35,10 +37,35 @@ async def test_a_node_listens_on_several_addresses(tmp_path: Path) -> None:
     assert ipv6.startswith("[::1]:")
 
 
-async def test_a_port_in_use_is_an_error_that_names_it(running: RunningNode) -> None:
-    with pytest.raises(CannotListen, match=f"cannot listen on '{running.address}'") as caught:
+async def test_a_port_in_use_is_an_error_that_names_it(
+    running: RunningNode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reason = os.strerror(errno.EADDRINUSE)
+    with pytest.raises(CannotListen, match=f"cannot listen on '{running.address}': {reason}") as e:
         await listen(running.address)
-    assert caught.value.details == {"address": running.address}
+    assert e.value.details == {"address": running.address}
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_port_whose_last_connections_linger_is_free() -> None:
+    (address,) = await listen("127.0.0.1:0")
+    assert await listen(address) == [address]
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("192.0.2.1:0", os.strerror(errno.EADDRNOTAVAIL)),  # set aside for documents
+        ("no-such-host.invalid:80", "not known|No address"),
+        ("a..b:80", "label"),
+    ],
+)
+async def test_a_host_that_is_not_this_machine_is_refused(
+    address: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CannotListen, match=reason):
+        await listen(address)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -76,10 +103,23 @@ async def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -
     assert (tmp_path / "notes").read_text() == "mine"
 
 
-@pytest.mark.parametrize("path", ["run/node.sock", "/" + "x" * 300, "/nowhere/at/all/node.sock"])
-async def test_a_path_that_cannot_be_a_socket_is_refused(path: str) -> None:
-    with pytest.raises(CannotListen):
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("run/node.sock", "expected an absolute path"),
+        ("/nowhere/at/all/node.sock", "there is no folder '/nowhere/at/all'"),
+        ("/dev/null/node.sock", "there is no folder '/dev/null'"),
+        ("/" + "x" * 300, os.strerror(errno.ENAMETOOLONG)),
+        ("/" + "x" * 150, "path too long"),
+    ],
+    ids=["relative", "no folder", "in a file", "name too long", "path too long"],
+)
+async def test_a_path_that_cannot_be_a_socket_is_refused(
+    path: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CannotListen, match=reason):
         await listen(f"unix://{path}")
+    assert capfd.readouterr().err == ""
 
 
 async def test_health_is_the_standard_service(running: RunningNode) -> None:

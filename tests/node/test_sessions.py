@@ -96,7 +96,13 @@ async def test_results_come_in_the_order_of_the_operations(stream: Stream) -> No
         node_pb2.OperationResult(
             acquire=node_pb2.AcquireResult(num_tokens=40, block_table=packed(0, 1, 2))
         ),
-        node_pb2.OperationResult(commit=node_pb2.CommitResult(num_committed_tokens=40)),
+        node_pb2.OperationResult(
+            commit=node_pb2.CommitResult(
+                num_committed_tokens=40,
+                num_findable_tokens=32,
+                block_hash=bytes.fromhex("93a0b30d31110179686d8d2e5b1fbad8"),
+            )
+        ),
         node_pb2.OperationResult(fork=node_pb2.ForkResult()),
         node_pb2.OperationResult(
             append=node_pb2.AppendResult(copies=[node_pb2.BlockCopy(src=2, dst=3)], num_tokens=41)
@@ -213,12 +219,4 @@ async def test_an_engine_of_another_block_size_is_refused(stream: Stream) -> Non
         grpc.StatusCode.FAILED_PRECONDITION,
         "IDENTITY_MISMATCH",
         {"field": "block_size", "client": "32", "node": "16"},
-    )
-
-
-async def test_a_worker_epoch_is_refused_rather_than_ignored(stream: Stream) -> None:
-    assert await status_of(stream.open(worker_epoch=3)) == (
-        grpc.StatusCode.UNIMPLEMENTED,
-        "UNSUPPORTED",
-        {"field": "worker_epoch"},
     )

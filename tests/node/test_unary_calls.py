@@ -34,7 +34,7 @@ async def test_a_sequence_lives_from_acquire_to_release(stub: NodeServiceAsyncSt
     assert opened.num_cached_tokens == 0
     assert opened.num_tokens == 40
     assert opened.block_table == packed(0, 1, 2)
-    assert not opened.HasField("lease")
+    assert opened.lease == duration_pb2.Duration(seconds=60)
     handle = opened.sequence_id
 
     appended = await stub.Append(
@@ -45,7 +45,11 @@ async def test_a_sequence_lives_from_acquire_to_release(stub: NodeServiceAsyncSt
     assert not appended.copies
 
     committed = await stub.Commit(node_pb2.CommitRequest(sequence_id=handle, num_tokens=50))
-    assert committed.num_committed_tokens == 50
+    assert committed == node_pb2.CommitResponse(
+        num_committed_tokens=50,
+        num_findable_tokens=48,
+        block_hash=bytes.fromhex("37e6ccdd7aece7f088f9d3f6770a4593"),
+    )
 
     found = await stub.Match(node_pb2.MatchRequest(prompt=prompt(49)))
     assert found.num_cached_tokens == 48
@@ -122,11 +126,11 @@ BAD_PROMPTS = {
         "IDENTITY_MISMATCH",
         {"field": "block_size", "client": "32", "node": "16"},
     ),
-    "a delta": (
+    "a delta after what is not known": (
         prompt(20, parent_block_hash=b"h" * 16, parent_num_tokens=16),
-        StatusCode.UNIMPLEMENTED,
-        "UNSUPPORTED",
-        {"field": "parent_block_hash"},
+        StatusCode.FAILED_PRECONDITION,
+        "UNKNOWN_PREFIX",
+        {"num_tokens": "16", "block_hash": "68" * 16},
     ),
 }
 
@@ -184,18 +188,3 @@ async def test_a_commit_beyond_the_tokens_is_out_of_range(stub: NodeServiceAsync
         "COMMIT_BEYOND_TOKENS",
         {"num_tokens": "21", "sequence_tokens": "20"},
     )
-
-
-async def test_a_lease_is_refused_rather_than_ignored(
-    running: RunningNode, stub: NodeServiceAsyncStub
-) -> None:
-    handle = await acquire(stub, 20)
-    lease = duration_pb2.Duration(seconds=60)
-    unsupported = (StatusCode.UNIMPLEMENTED, "UNSUPPORTED", {"field": "lease"})
-    calls = (
-        stub.Acquire(node_pb2.AcquireRequest(prompt=prompt(20), lease=lease)),
-        stub.Fork(node_pb2.ForkRequest(sequence_id=handle, lease=lease)),
-    )
-    for call in calls:
-        assert await status_of(call) == unsupported
-    assert running.node.cache.stats().live_sequences == 1

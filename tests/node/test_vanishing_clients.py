@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Any
 
 import pytest
 from grpc import aio
 
 from prefix_cache import Identity
-from prefix_cache.client import Acquire, AsyncNodeClient, Commit, Committed, NodeClient
+from prefix_cache.client import Acquire, AsyncNodeClient, Commit, Committed
 from prefix_cache.errors import MessageTooLarge
 from prefix_cache.v1 import node_pb2, node_pb2_grpc
-from tests.node.nodes import RunningNode, node_process, packed, python, running_node, wait_until
+from tests.node.nodes import RunningNode, packed, running_node
 
 WHO = Identity("m")
-
-# An engine that opens sequences and then works on without an end.
-_ENGINE = """
-import sys
-from prefix_cache import Identity
-from prefix_cache.client import Acquire, Append, Commit, Fork, NodeClient
-with NodeClient(sys.argv[1]) as client, client.session() as session:
-    who = Identity("m")
-    session.step([Acquire(1, who, list(range(100))), Commit(1, 40), Fork(2, 1)])
-    session.step([Acquire(3, who, list(range(500, 600)))])
-    print("working", flush=True)
-    while True:
-        session.step([Append(2, [1]), Commit(2, 41)])
-"""
-
-
-def test_the_sequences_of_a_killed_engine_end() -> None:
-    """A real process, killed in the middle of its steps."""
-    with node_process() as node, NodeClient(node.address) as client:
-        with python(_ENGINE, node.address) as engine:
-            assert engine.stdout is not None
-            assert engine.stdout.readline() == "working\n"
-            assert client.stats().live_sequences == 3
-            engine.send_signal(signal.SIGKILL)
-            engine.wait()
-        wait_until(lambda: client.stats().live_sequences == 0)
-        stats = client.stats()
-        assert stats.private == 0
-        assert stats.evictable == stats.cached
-        assert stats.free + stats.cached == 64
-        assert client.match(WHO, list(range(100))).num_cached_tokens == 32
-        # The whole pool can be had again.
-        client.acquire(WHO, list(range(1000, 1000 + 64 * 16)))
 
 
 async def test_the_sequences_of_a_cancelled_stream_end(
@@ -125,4 +91,4 @@ async def test_bytes_that_are_no_message_fail_that_call_only(
         await stream.write(garbage)
         with pytest.raises(aio.AioRpcError):
             await stream.read()
-        assert await session.step([Commit(1, 20)]) == [Committed(20)]
+        assert await session.step([Commit(1, 15)]) == [Committed(15, None)]

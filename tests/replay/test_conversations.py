@@ -92,6 +92,32 @@ def test_tool_calls_are_part_of_what_the_assistant_says(tmp_path: Path) -> None:
     assert silent.text == calls
 
 
+def test_the_function_calls_of_older_logs_are_rendered_like_tool_calls(tmp_path: Path) -> None:
+    call = {"name": "add", "arguments": "{}"}
+    line = {
+        "functions": [{"name": "add"}],
+        "messages": [HELLO, {"role": "assistant", "content": None, "function_call": call}],
+    }
+    (conversation,) = read_conversations(file_of(tmp_path, line))
+    assert conversation.tools == '[{"name": "add"}]'
+    assert conversation.messages[1].text == '{"name": "add", "arguments": "{}"}'
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_comes_before_the_answer_as_the_engine_generated_it(
+    tmp_path: Path, field: str
+) -> None:
+    said, silent, other = messages_of(
+        tmp_path,
+        {"role": "assistant", field: "Two and two.", "content": "Four."},
+        {"role": "assistant", field: "Two and two.", "content": None},
+        {"role": "assistant", field: {"tokens": 7}, "content": "Four."},
+    )
+    assert said.text == "Two and two.\nFour."
+    assert silent.text == "Two and two."
+    assert other.text == "Four."
+
+
 def test_conversations_are_named_by_id_or_by_line(tmp_path: Path) -> None:
     """Two with one id stay two: the router would take them for one conversation."""
     messages = {"messages": [HELLO]}
@@ -100,6 +126,13 @@ def test_conversations_are_named_by_id_or_by_line(tmp_path: Path) -> None:
     )
     names = [conversation.name for conversation in read_conversations(path)]
     assert names == ["a", "line 2", "7", "a (line 4)"]
+
+
+def test_an_id_longer_than_a_router_takes_is_replaced_by_the_line(tmp_path: Path) -> None:
+    messages = {"messages": [HELLO]}
+    longest, too_long = "x" * 1024, "x" * 1025
+    path = file_of(tmp_path, *({"id": name} | messages for name in (longest, too_long, longest)))
+    assert [c.name for c in read_conversations(path)] == [longest, "line 2", "line 3"]
 
 
 def test_gzip_blank_lines_a_byte_order_mark_and_a_missing_line_end_are_fine(
@@ -131,6 +164,10 @@ def test_a_lone_surrogate_does_not_stop_the_reading(tmp_path: Path) -> None:
         ({"messages": [HELLO, None]}, "messages[1]: expected an object, got null"),
         ({"messages": [{"content": "x"}]}, "messages[0]: role is None; expected one of system"),
         ({"conversations": [{"from": "alien"}]}, "conversations[0]: role is 'alien'; expected"),
+        (
+            {"messages": [{"role": "r" * 5000}]},
+            "messages[0]: role is 'rrrrrrrrrrrr...rrrrrrrrrrrrr'; expected one of system, ",
+        ),
         ({"messages": [{"role": ["user"]}]}, "messages[0]: role is ['user']; expected one of"),
         (
             {"messages": [{"role": "user", "content": 5}]},

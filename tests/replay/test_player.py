@@ -48,7 +48,7 @@ def test_live_conversations_take_turns_and_the_next_takes_the_place_of_one_that_
 
 
 async def test_every_turn_finds_all_full_blocks_of_the_turn_before() -> None:
-    async with player_on() as (player, _):
+    async with player_on(num_nodes=2) as (player, _):
         played = await play(player, mission())
     assert [turn.cached_tokens for turn in played.turns] == [
         *(0, 1696, 2400, 3088, 3792, 4496, 5200, 5888, 6592, 7296)
@@ -96,6 +96,22 @@ async def test_an_answer_that_finds_no_room_is_not_served_and_leaves_nothing_beh
     assert len({turn.error for turn in played.not_served}) == 1
 
 
+async def test_a_turn_above_the_message_limit_takes_no_other_with_it() -> None:
+    """The node refuses the whole step, and with it ends the session."""
+    token = b"\x00\x00\x00\x00"
+    turns = [
+        Turn("small", 1, token * 100, token * 10),
+        Turn("big", 1, token * 17_000_000, token),
+        Turn("small", 2, token * 200, token * 10),
+    ]
+    async with player_on(num_nodes=1) as (player, _):
+        played = await player.play(turns, lambda: None)
+    assert [(turn.conversation, turn.turn) for turn in played.turns] == [("small", 1), ("small", 2)]
+    (refused,) = played.not_served
+    assert (refused.conversation, refused.turn) == ("big", 1)
+    assert played.retried_turns == 0
+
+
 async def test_when_a_node_is_killed_the_play_goes_on_and_says_what_was_lost() -> None:
     source = chats()
     answers = {
@@ -132,28 +148,20 @@ async def test_when_no_node_is_left_the_play_ends() -> None:
             await player.play(turns, lambda: None)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "bfcl_v4_multi_turn_800",
-        "mt_bench_questions",
-        "oasst_en_100_tree_paths",
-        "sweagent_mit_trajs",
-    ],
-)
-async def test_real_conversations_run_through(shared_data: Path, file: str) -> None:
-    """The first 25 of each file; all of it takes up to a minute."""
-    whole = from_file(shared_data / "conversations" / f"{file}.jsonl.gz")
-    source = Source(whole.name, whole.tokens_are, whole.conversations[:25])
-    async with player_on() as (player, _):
-        played = await play(player, source)
-    assert len(played.turns) == source.num_turns
-    assert sticky_turns(played.turns) == 1.0
-    for turn in played.turns:
-        # What is left to compute is what the turn adds, and less than a block.
-        if turn.turn > 1:
-            added = added_tokens(source, turn.conversation, turn.turn)
-            assert turn.prefilled_tokens < added + 16
+async def test_real_conversations_run_through(shared_data: Path) -> None:
+    """The first ten of each file; all of them take minutes."""
+    async with player_on(num_nodes=2) as (player, _):
+        for path in sorted((shared_data / "conversations").glob("*.jsonl.gz")):
+            whole = from_file(path)
+            source = Source(whole.name, whole.tokens_are, whole.conversations[:10])
+            played = await play(player, source)
+            assert len(played.turns) == source.num_turns, path
+            assert sticky_turns(played.turns) == 1.0, path
+            for turn in played.turns:
+                # What is left to compute is what the turn adds, and less than a block.
+                if turn.turn > 1:
+                    added = added_tokens(source, turn.conversation, turn.turn)
+                    assert turn.prefilled_tokens < added + 16, path
 
 
 def added_tokens(source: Source, name: str, number: int) -> int:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from prefix_cache.client import NodeState, Outcome, RouteReason
-from prefix_cache.errors import NoNodeAvailable, UnknownRoute
+from prefix_cache.errors import InvalidArgument, NoNodeAvailable, UnknownRoute
 from router.config import RouterConfig
 from router.dispatcher import Dispatcher
 from router.picker import Decision
@@ -96,6 +96,21 @@ def test_served_turns_add_up(dispatcher: Dispatcher) -> None:
     node = decision.node
     assert (node.turns, node.prompt_tokens, node.cached_tokens) == (2, 3100, 1696)
     assert dispatcher.conversations.holdings(node.home).committed_tokens == 2400
+
+
+def test_a_report_of_more_cached_tokens_than_the_prompt_has_changes_nothing(
+    dispatcher: Dispatcher,
+) -> None:
+    route_id, decision = dispatcher.route(CHAT, 10)
+
+    with pytest.raises(InvalidArgument, match="1000000 cached tokens were reported") as caught:
+        dispatcher.report(route_id, Outcome.OK, cached_tokens=1_000_000, committed_tokens=10)
+
+    assert caught.value.details == {"cached_tokens": 1_000_000, "prompt_tokens": 10}
+    assert (decision.node.in_flight, decision.node.turns) == (1, 0)
+    dispatcher.report(route_id, Outcome.OK, cached_tokens=10, committed_tokens=10)
+    assert (decision.node.turns, decision.node.cached_tokens) == (1, 10)
+    assert load(dispatcher) == NO_LOAD
 
 
 @pytest.mark.parametrize("outcome", Outcome)

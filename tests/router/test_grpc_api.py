@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -171,9 +171,14 @@ Stub: TypeAlias = "router_pb2_grpc.RouterServiceAsyncStub"
 
 
 @pytest.fixture
-async def stub(address: str) -> AsyncIterator[Stub]:
+async def channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
     async with grpc.aio.insecure_channel(address) as channel:
-        yield router_pb2_grpc.RouterServiceStub(channel)
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: grpc.aio.Channel) -> Stub:
+    return router_pb2_grpc.RouterServiceStub(channel)
 
 
 @pytest.mark.parametrize(
@@ -227,3 +232,15 @@ async def test_a_report_that_says_nothing_leaves_the_route_open(
     assert await in_flight(router) == {turn.node: 1}
     await router.report(turn.route_id, Outcome.OK)
     assert await in_flight(router) == {}
+
+
+async def test_bytes_that_are_no_request_are_the_clients_mistake(
+    channel: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    method = "/prefix_cache.v1.RouterService/Route"
+    assert await status_of(channel.unary_unary(method)(b"\xff\xff\xff")) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "INVALID_MESSAGE",
+        {"method": method, "length": "3"},
+    )
+    assert caplog.record_tuples == []

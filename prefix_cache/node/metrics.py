@@ -1,0 +1,81 @@
+"""A node's metrics for Prometheus; docs/metrics.md says what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from prefix_cache import __version__
+from prefix_cache.node.node import Node
+
+
+def node_registry(node: Node) -> CollectorRegistry:
+    """Return what a scrape of ``node`` collects."""
+    registry = CollectorRegistry()
+    registry.register(_State(node))
+    for instrument in node.measurements:
+        registry.register(instrument)
+    return registry
+
+
+class _State(Collector):
+    """What the node knows of itself at any time."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        node, stats = self._node, self._node.cache.stats()
+        yield CounterMetricFamily(
+            "prefix_cache_queries", "Prompt tokens of admitted sequences.", stats.query_tokens
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_hits", "Those of them that were cached.", stats.hit_tokens
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_recomputed_tokens",
+            "Tokens of preempted sequences that had to be computed again.",
+            stats.recomputed_tokens,
+        )
+        blocks = GaugeMetricFamily("prefix_cache_blocks", "Blocks by state.", labels=["state"])
+        blocks.add_metric(["free"], stats.free)
+        blocks.add_metric(["cached"], stats.cached)
+        blocks.add_metric(["private"], stats.private)
+        yield blocks
+        yield GaugeMetricFamily(
+            "prefix_cache_evictable_blocks", "Cached blocks that nobody uses.", stats.evictable
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_evicted_blocks", "Cached blocks evicted.", stats.evicted_blocks
+        )
+        yield GaugeMetricFamily(
+            "prefix_cache_live_sequences", "Open sequences.", stats.live_sequences
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_leases_expired", "Sequences whose lease ran out.", node.leases_expired
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_client_limit_refusals",
+            "Sequences and tokens refused since one client may not hold more.",
+            node.quotas.refusals,
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_watcher_snapshots",
+            "Snapshots that watchers were given.",
+            node.log.snapshots_given,
+        )
+        yield InfoMetricFamily("prefix_cache_node", "What the node is.", self._info())
+
+    def _info(self) -> dict[str, str]:
+        config = self._node.config
+        return {
+            "name": config.name,
+            "version": __version__,
+            "model": config.model,
+            "kv_dtype": config.kv_dtype,
+            "block_size": str(config.block_size),
+            "incarnation": str(self._node.incarnation),
+        }

@@ -1,0 +1,58 @@
+"""A node started from a file of settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from prefix_cache import Identity
+from prefix_cache.cli.node import node as command
+from prefix_cache.client import NodeClient
+from prefix_cache.errors import ClientLimit
+from prefix_cache.node import NodeConfig
+from tests.cli.commands import first_line, run, running
+
+WHO = Identity("m")
+
+
+def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('listen = ["127.0.0.1:0"]\nnum_blocks = 9\nblock_size = 4\nname = "left"\n')
+    with (
+        running("node", "--config", str(path), "--num-blocks", "10") as node,
+        NodeClient(first_line(node).removeprefix("listening on ")) as client,
+    ):
+        info = client.info()
+    assert (info.num_blocks, info.block_size, info.name, info.model) == (10, 4, "left", "")
+
+
+def test_leases_and_limits_are_what_the_options_say() -> None:
+    with (
+        running(
+            *("node", "--listen", "127.0.0.1:0", "--lease", "5", "--max-lease", "10"),
+            *("--max-sequences-per-client", "2", "--max-blocks-per-client", "3"),
+        ) as node,
+        NodeClient(first_line(node).removeprefix("listening on ")) as client,
+    ):
+        assert client.acquire(WHO, [1]).lease_s == 5.0
+        with pytest.raises(ClientLimit, match="needs 3 more, one client may hold 3"):
+            client.acquire(WHO, [1] * 33)
+        assert client.acquire(WHO, [1], lease_s=60).lease_s == 10.0
+        with pytest.raises(ClientLimit, match="needs 1 more, one client may hold 2"):
+            client.acquire(WHO, [1])
+
+
+def test_a_file_that_makes_no_sense_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("num_blocks = 'many'")
+    done = run("node", "--config", str(path))
+    assert done.returncode == 2
+    assert done.stderr == f"error: {path}: num_blocks is 'many', expected an integer\n"
+
+
+def test_the_help_shows_the_defaults_there_are() -> None:
+    shown = command.make_context("node", []).params
+    for name, default in asdict(NodeConfig()).items():
+        assert shown[name] == default, name

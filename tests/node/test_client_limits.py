@@ -1,0 +1,189 @@
+"""What one client may hold: one outcome whatever is cached, with the values, and counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from prefix_cache import Identity
+from prefix_cache.client import (
+    Acquire,
+    AcquiredSequence,
+    Append,
+    Appended,
+    AsyncNodeClient,
+    Fork,
+    Forked,
+    Release,
+    Released,
+)
+from prefix_cache.errors import ClientLimit, InvalidArgument, PrefixCacheError
+from prefix_cache.node import Node, NodeConfig
+from prefix_cache.node.quotas import Holding, Holdings
+from prefix_cache.node.sequences import NumberedSequences
+from prefix_cache.v1 import node_pb2
+from tests.node.nodes import running_node
+
+WHO = Identity("m")
+
+
+def details(result: object) -> dict[str, object]:
+    assert isinstance(result, ClientLimit), result
+    return result.details
+
+
+async def test_a_session_has_no_more_sequences_than_one_client_may() -> None:
+    async with (
+        running_node(max_sequences_per_client=2) as running,
+        AsyncNodeClient(running.address) as client,
+        client.session() as session,
+        client.session() as other,
+    ):
+        results = await session.step(
+            [Acquire(1, WHO, [1]), Fork(2, 1), Acquire(3, WHO, [2]), Fork(3, 1)]
+        )
+        for refused in results[2:]:
+            expected = {"what": "sequences", "held": "2", "needed": "1", "limit": "2"}
+            assert details(refused) == expected
+        results = await session.step([Append(1, [5]), Release(2), Fork(3, 1)])
+        assert results == [Appended((), ((0, 1),), 2), Released(), Forked()]
+        # Another session has a limit of its own, and so have the callers outside of sessions.
+        (acquired,) = await other.step([Acquire(1, WHO, [1])])
+        assert isinstance(acquired, AcquiredSequence)
+        await client.acquire(WHO, [1])
+        assert running.node.quotas.refusals == 2
+
+
+async def test_a_client_has_no_more_blocks_than_it_may_whatever_is_cached() -> None:
+    async with (
+        running_node(max_blocks_per_client=4) as running,
+        AsyncNodeClient(running.address) as client,
+        client.session() as session,
+    ):
+        for _ in range(2):  # The second time all of it is cached.
+            results = await session.step(
+                [
+                    Acquire(1, WHO, [1] * 65),
+                    Acquire(1, WHO, [1] * 48),
+                    Append(1, [2] * 16),
+                    Append(1, [3]),
+                    Acquire(2, WHO, [1]),
+                    Fork(2, 1),
+                    Release(1),
+                ]
+            )
+            assert [type(result) for result in results] == [
+                ClientLimit,
+                AcquiredSequence,
+                Appended,
+                ClientLimit,
+                ClientLimit,
+                ClientLimit,
+                Released,
+            ]
+            assert details(results[0]) == {
+                "what": "blocks",
+                "held": "0",
+                "needed": "5",
+                "limit": "4",
+            }
+            assert details(results[3]) == {
+                "what": "blocks",
+                "held": "4",
+                "needed": "1",
+                "limit": "4",
+            }
+        assert running.node.quotas.refusals == 8
+
+
+async def test_a_prompt_in_delta_form_counts_with_what_it_goes_on_from() -> None:
+    async with (
+        running_node(max_blocks_per_client=4) as running,
+        AsyncNodeClient(running.address) as client,
+    ):
+        sequence = await client.acquire(WHO, [1] * 64)
+        prefix = (await client.commit(sequence.id, 64)).prefix
+        await client.release(sequence.id)
+        with pytest.raises(ClientLimit, match="holds 0 blocks and needs 5 more"):
+            await client.acquire(WHO, [2], after=prefix)
+
+
+@pytest.mark.parametrize("limit", [62, 63, 64, 65])
+async def test_the_limit_comes_before_the_pool_on_either_side_of_it(limit: int) -> None:
+    """63 blocks are asked for when 64, then 1 can be had."""
+    async with (
+        running_node(max_blocks_per_client=limit) as running,
+        AsyncNodeClient(running.address) as client,
+        client.session() as session,
+        client.session() as other,
+    ):
+        outcomes: list[str] = []
+        for number, where in ((1, session), (2, session), (1, other)):
+            (result,) = await where.step([Acquire(number, WHO, [number] * (63 * 16))])
+            error = isinstance(result, PrefixCacheError)
+            outcomes.append(result.reason if error else "opened")  # type: ignore[union-attr]
+    expected = {
+        62: ["CLIENT_LIMIT", "CLIENT_LIMIT", "CLIENT_LIMIT"],
+        63: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
+        64: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
+        65: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
+    }
+    assert outcomes == expected[limit]
+
+
+async def test_unary_callers_of_one_host_share_a_limit_over_all_their_connections() -> None:
+    async with (
+        running_node(max_sequences_per_client=2) as running,
+        AsyncNodeClient(running.address) as one,
+        AsyncNodeClient(running.address) as other,
+    ):
+        first = await one.acquire(WHO, [1])
+        await other.fork(first.id)
+        for client in (one, other):
+            with pytest.raises(ClientLimit, match="holds 2 sequences and needs 1 more"):
+                await client.acquire(WHO, [1])
+        await other.release(first.id)
+        await one.acquire(WHO, [1])
+
+
+async def test_an_expired_lease_gives_its_share_back() -> None:
+    async with (
+        running_node(max_sequences_per_client=1, lease_s=0.01) as running,
+        AsyncNodeClient(running.address) as client,
+    ):
+        for _ in range(3):
+            await client.acquire(WHO, [1])
+            while (await client.stats()).live_sequences:
+                pass
+        assert running.node.leases_expired == 3
+
+
+def test_what_hosts_hold_is_forgotten_with_their_last_sequence() -> None:
+    holdings = Holdings()
+    held = holdings.of_peer("ipv4:10.0.0.1:5000")
+    assert holdings.of_peer("ipv4:10.0.0.1:6000") is held
+    assert holdings.of_peer("ipv6:%5B::1%5D:6000") is not held
+    assert holdings.of_peer("unix:") is holdings.of_peer("unix:/run/node.sock")
+    del held
+    assert not holdings._by_host
+
+
+@pytest.mark.parametrize("name", ["max_sequences_per_client", "max_blocks_per_client"])
+def test_a_negative_limit_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name} is -1, expected 0 to"):
+        NodeConfig(**{name: -1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("num_tokens", "sequences"), [(1, 65_536), (64_000, 4_194)])
+async def test_without_settings_forks_are_limited_by_number_and_by_the_size_of_their_tables(
+    num_tokens: int, sequences: int
+) -> None:
+    node = Node(NodeConfig())
+    own, holding = NumberedSequences(node), Holding()
+    prompt = node_pb2.Prompt(tokens=bytes(4 * num_tokens))
+    own.acquire(0, node_pb2.AcquireRequest(prompt=prompt), holding)
+    own.commit(0, num_tokens)
+    for number in range(1, sequences):
+        own.fork(number, 0, holding)
+    with pytest.raises(ClientLimit):
+        own.fork(sequences, 0, holding)
+    assert node.cache.stats().live_sequences == sequences
