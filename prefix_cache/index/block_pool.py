@@ -12,19 +12,23 @@ from collections.abc import Iterable
 
 
 class BlockPool:
-    """Free list and holders of private blocks.  The free list is a stack: 0 comes out first."""
+    """Free list and holders of private blocks.
+
+    What was given back last is taken first, then blocks that were never used, from 0 on.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self.private = 0
-        self._free = array("i", range(num_blocks - 1, -1, -1))
+        self._given_back = array("i")
+        self._used = 0  # blocks from this one on were never taken
         # Holders beyond the first; most private blocks have one holder and no entry.
         self._more_holders: dict[int, int] = {}
 
     @property
     def free(self) -> int:
         """Blocks that hold nothing."""
-        return len(self._free)
+        return len(self._given_back) + self.num_blocks - self._used
 
     @property
     def cached(self) -> int:
@@ -33,9 +37,13 @@ class BlockPool:
 
     def take(self, count: int) -> array[int]:
         """Make ``count`` free blocks private to a new holder."""
-        rest = self.free - count
-        taken = self._free[rest:][::-1]
-        del self._free[rest:]
+        rest = max(0, len(self._given_back) - count)
+        taken = self._given_back[rest:][::-1]
+        del self._given_back[rest:]
+        fresh = count - len(taken)
+        if fresh:
+            taken.extend(range(self._used, self._used + fresh))
+            self._used += fresh
         self.private += count
         return taken
 
@@ -61,7 +69,7 @@ class BlockPool:
         if self._more_holders:
             blocks = array("i", [block for block in blocks if not self._drop_holder(block)])
         self.private -= len(blocks)
-        self._free += blocks[::-1]
+        self._given_back += blocks[::-1]
 
     def hand_over(self, blocks: array[int]) -> None:
         """Private blocks, whoever holds them, are in the tree from now on."""
@@ -71,8 +79,8 @@ class BlockPool:
                 self._more_holders.pop(block, None)
 
     def free_blocks(self) -> list[int]:
-        """The free list, next to come out last."""
-        return self._free.tolist()
+        """All free blocks."""
+        return [*self._given_back, *range(self._used, self.num_blocks)]
 
     def _drop_holder(self, block: int) -> bool:
         """Take one holder away; whether another remains."""

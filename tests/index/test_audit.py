@@ -30,11 +30,11 @@ def busy_cache() -> tuple[BlockCache, Sequence]:
 
 
 def lose_a_free_block(cache: BlockCache, twin: Sequence) -> None:
-    cache._pool._free.pop()
+    cache._pool._used += 1
 
 
 def free_a_cached_block(cache: BlockCache, twin: Sequence) -> None:
-    cache._pool._free[0] = twin.run.blocks[0]
+    cache._pool._given_back.append(twin.run.blocks[0])
 
 
 def forget_a_holder(cache: BlockCache, twin: Sequence) -> None:
