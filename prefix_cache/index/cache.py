@@ -139,7 +139,8 @@ class BlockCache:
         num_tokens = start.depth * self._block_size + len(prompt) // TOKEN_BYTES
         total = self._blocks_for(num_tokens)
         needed = total - place.depth
-        self._check_room(total, needed, self._tree.evictable_on(place))
+        if needed > self._pool.free:
+            self._check_room(total, needed, self._tree.evictable_on(place))
         table = self._tree.blocks_to(place)
         run = self._tree.boundary(place)
         self._tree.pin(run)
@@ -330,16 +331,17 @@ class BlockCache:
 
     def _take(self, count: int) -> array[int]:
         """``count`` blocks, which must be there: free ones first, then evicted ones."""
-        blocks = self._pool.take(min(count, self._pool.free))
-        short = count - len(blocks)
-        if short:
-            removed: list[bytes] | None = [] if self._outbox.wanted else None
-            evicted = self._tree.evict(short, removed)
-            self._pool.take_over(evicted)
-            self._evicted_blocks += short
-            blocks += evicted
-            if removed:
-                self._outbox.put(BlocksRemoved(tuple(removed)))
+        short = count - self._pool.free
+        if short <= 0:
+            return self._pool.take(count)
+        blocks = self._pool.take(count - short)
+        removed: list[bytes] | None = [] if self._outbox.wanted else None
+        evicted = self._tree.evict(short, removed)
+        self._pool.take_over(evicted)
+        self._evicted_blocks += short
+        blocks += evicted
+        if removed:
+            self._outbox.put(BlocksRemoved(tuple(removed)))
         return blocks
 
     def _check_room(self, total: int, needed: int, pinned: int) -> None:

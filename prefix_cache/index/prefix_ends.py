@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 from prefix_cache.errors import UnknownPrefix
 from prefix_cache.index.extra_keys import ExtraKeys
@@ -12,11 +11,8 @@ from prefix_cache.index.prefix_tree import Place, PrefixTree
 from prefix_cache.index.results import Prefix
 from prefix_cache.index.run import Root, Run
 
-
-class _End(NamedTuple):
-    root: Root
-    block_hash: bytes
-    depth: int
+# Root, hash of the last block, blocks from the root.
+_End = tuple[Root, bytes, int]
 
 
 class PrefixEnds:
@@ -30,7 +26,7 @@ class PrefixEnds:
 
     def remember(self, run: Run, depth: int) -> None:
         """A sequence was released whose findable part ends with ``run``, ``depth`` blocks deep."""
-        key = _End(self._tree.root_of(run), run.last_hash, depth)
+        key = self._tree.root_of(run), run.last_hash, depth
         known = self._ends.get(key, run)
         same = known is run or (known is not None and self._may_be(known, key, run))
         self._ends[key] = run if same else None
@@ -44,7 +40,7 @@ class PrefixEnds:
         Raises ``UnknownPrefix`` also where an extra key of the prompt forbids to reuse all of it.
         """
         depth, rest = divmod(prefix.num_tokens, self._tree.block_size)
-        key = _End(self._tree.root(identity), prefix.block_hash, depth)
+        key = self._tree.root(identity), prefix.block_hash, depth
         allowed = not rest and (keys.limit is None or depth <= keys.limit)
         run = self._ends.get(key) if allowed else None
         place = None if run is None else self._place(run, key)
@@ -64,7 +60,8 @@ class PrefixEnds:
 
     def _place(self, run: Run, key: _End) -> Place | None:
         """Where the end is now, after all splits and merges; None when it is gone."""
-        place = self._tree.on_path(run, key.depth)
-        if place is None or place.run.hash_at(place.into - 1) != key.block_hash:
+        _, block_hash, depth = key
+        place = self._tree.on_path(run, depth)
+        if place is None or place.block_hash != block_hash:
             return None
         return place

@@ -60,8 +60,9 @@ class PrefixTree:
 
     def root_of(self, run: Run) -> Root:
         """Root of the chains a run belongs to."""
-        while not isinstance(run, Root):
-            run = _parent(run)
+        while run.parent is not None:
+            run = run.parent
+        assert isinstance(run, Root), "only a root has no parent"
         return run
 
     def find(
@@ -81,10 +82,14 @@ class PrefixTree:
         while depth < limit and run.children:
             block = bytes(tokens[at : at + self.block_bytes])
             extra = extra_keys.for_block(depth)
-            child = run.child(self.hasher.block(run.last_hash, block, extra), block, extra)
-            if child is None:
+            block_hash = self.hasher.block(run.last_hash, block, extra)
+            # Children of equal hash are told apart by comparison.
+            for child in run.children.get(block_hash, ()):
+                equal = child.common_blocks(0, tokens, at, limit - depth, depth, extra_keys)
+                if equal:
+                    break
+            else:
                 break
-            equal = child.common_blocks(0, tokens, at, limit - depth, depth, extra_keys)
             run, into, depth = child, equal, depth + equal
             at += equal * self.block_bytes
             if equal < len(child.blocks):

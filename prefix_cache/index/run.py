@@ -61,13 +61,6 @@ class Run:
         """Hash of one block."""
         return bytes(self.hashes[index * self.hash_size : (index + 1) * self.hash_size])
 
-    def child(self, block_hash: bytes, block: bytes, extra: bytes) -> Run | None:
-        """Return the child that begins with this very block, told apart by comparison."""
-        for child in self.children.get(block_hash, ()):
-            if child.tokens.startswith(block) and child.extra.get(0, b"") == extra:
-                return child
-        return None
-
     def only_child(self) -> Run | None:
         """Return the child of a run that has exactly one."""
         if len(self.children) != 1:

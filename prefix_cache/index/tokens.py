@@ -20,6 +20,8 @@ from prefix_cache.errors import InvalidTokens, InvalidTokenType
 TOKEN_BYTES = 4
 MAX_TOKEN_ID = 2**32 - 1
 
+_WIRE = np.dtype("<u4")
+
 Tokens = bytes | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
@@ -48,6 +50,8 @@ def as_token_bytes(tokens: Tokens) -> bytes:
 
 
 def _from_numpy(tokens: npt.NDArray[Any]) -> bytes:
+    if tokens.dtype == _WIRE and tokens.ndim == 1:
+        return tokens.tobytes()
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         raise InvalidTokenType(
             f"tokens are a numpy array of {tokens.dtype} with shape {tokens.shape}, "
@@ -59,7 +63,7 @@ def _from_numpy(tokens: npt.NDArray[Any]) -> bytes:
         for index in (int(tokens.argmin()), int(tokens.argmax())):
             if not 0 <= int(tokens[index]) <= MAX_TOKEN_ID:
                 raise _out_of_range(int(tokens[index]), index)
-    return tokens.astype("<u4", copy=False).tobytes()
+    return tokens.astype(_WIRE).tobytes()
 
 
 def _from_sequence(tokens: Sequence[Any]) -> bytes:

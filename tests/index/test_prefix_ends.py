@@ -288,7 +288,7 @@ def test_the_machine_notices_an_end_that_is_taken_without_its_hash(
     """Other tokens stand where the prefix ended, after an eviction."""
 
     def place(ends: PrefixEnds, run: Run, key: Any) -> Place | None:
-        return ends._tree.on_path(run, key.depth)
+        return ends._tree.on_path(run, key[2])
 
     monkeypatch.setattr(PrefixEnds, "_place", place)
     with pytest.raises(AssertionError):
@@ -301,7 +301,7 @@ def test_the_machine_notices_ends_that_are_lost_without_an_eviction(
     """Only ends of runs that were not split since."""
 
     def place(ends: PrefixEnds, run: Run, key: Any) -> Place | None:
-        found = ends._tree.on_path(run, key.depth)
+        found = ends._tree.on_path(run, key[2])
         return found if found and found.run is run else None
 
     monkeypatch.setattr(PrefixEnds, "_place", place)
