@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ class Reason:
     - ``diverged``: at ``position`` the prompt has ``prompt_token``, and what is cached after the
       same prefix has ``cached_token``; ``agrees_from`` is where the two agree again for at least
       a block, if they do.
-    - ``evicted``: ``releases_ago`` releases ago.
+    - ``evicted``: ``releases_ago`` releases ago, those of all identities counted.
     - ``other_identity``: cached, under an identity that differs in ``fields``.
     """
 
@@ -110,25 +110,42 @@ class Diagnosis:
         across_salts: bool,
     ) -> Iterator[Reason]:
         """Reasons for the full blocks from ``place`` up to ``stop``."""
-        size = self.tree.block_size
         start = place.depth
         if start == stop:
             return
+        size = self.tree.block_size
         rest = prompt[start * self.tree.block_bytes : stop * self.tree.block_bytes]
-        known = (
-            self._uncommitted(place, prompt, keys, stop)
-            or self._evicted(place, rest, keys, stop)
-            or self._elsewhere(identity, prompt, keys, place, stop, across_salts)
-            or self._nearest(place, rest, stop)
-        )
-        if known is not None:
-            yield known
-        yield Reason(ReasonKind.NEVER_SEEN, known.end if known else start * size, stop * size)
+        hasher = self.tree.hasher
+        hashes = hasher.split(hasher.chain(place.block_hash, rest, keys.for_blocks(start, stop)))
+        evicted = self.tree.evictions.releases_by_hash()
+        uncommitted = self._uncommitted_until(place, prompt, keys, stop)
+        elsewhere, who = self._cached_elsewhere(identity, prompt, keys, place, stop, across_salts)
 
-    def _uncommitted(
-        self, place: Place, prompt: bytes, keys: ExtraKeys, stop: int
-    ) -> Reason | None:
-        """What a live sequence is computing right now, or has not committed yet."""
+        def kind_of(block: int) -> ReasonKind:
+            if block < uncommitted:
+                return ReasonKind.UNCOMMITTED
+            if hashes[block - start] in evicted:
+                return ReasonKind.EVICTED
+            return ReasonKind.OTHER_IDENTITY if block < elsewhere else ReasonKind.NEVER_SEEN
+
+        if kind_of(start) is ReasonKind.NEVER_SEEN:
+            nearest = self._nearest(place, rest, stop)
+            if nearest is not None:
+                yield nearest
+                yield Reason(ReasonKind.NEVER_SEEN, nearest.end, stop * size)
+                return
+        for kind, blocks in groupby(range(start, stop), kind_of):
+            first, *others = blocks
+            reason = Reason(kind, first * size, (first + 1 + len(others)) * size)
+            if kind is ReasonKind.EVICTED:
+                ago = self.tree.releases - evicted[hashes[first - start]]
+                reason = replace(reason, releases_ago=ago)
+            elif kind is ReasonKind.OTHER_IDENTITY:
+                reason = replace(reason, fields=_differing(identity, who))
+            yield reason
+
+    def _uncommitted_until(self, place: Place, prompt: bytes, keys: ExtraKeys, stop: int) -> int:
+        """How deep a live sequence has the prompt, but has not committed it yet."""
         size, block_bytes = self.tree.block_size, self.tree.block_bytes
         deepest = place.depth
         for seq in islice(self._on_the_way(place, prompt), MAX_SEQUENCES):
@@ -140,9 +157,7 @@ class Diagnosis:
             either = my_keys.keys() | their_keys.keys()
             other = (index for index in either if my_keys.get(index) != their_keys.get(index))
             deepest = max(deepest, seq.depth + min(other, default=agreed))
-        if deepest == place.depth:
-            return None
-        return Reason(ReasonKind.UNCOMMITTED, place.depth * size, deepest * size)
+        return deepest
 
     def _on_the_way(self, place: Place, prompt: bytes) -> Iterator[Sequence]:
         """Live sequences whose findable part ends before ``place``, and go on as the prompt."""
@@ -158,23 +173,7 @@ class Diagnosis:
             ):
                 yield seq
 
-    def _evicted(self, place: Place, rest: bytes, keys: ExtraKeys, stop: int) -> Reason | None:
-        """What was cached after ``place`` and had to go."""
-        size = self.tree.block_size
-        hasher = self.tree.hasher
-        chain = hasher.chain(place.block_hash, rest, keys.for_blocks(place.depth, stop))
-        gone = self.tree.evictions.longest(hasher.split(chain))
-        if gone is None:
-            return None
-        count, release = gone
-        return Reason(
-            ReasonKind.EVICTED,
-            place.depth * size,
-            (place.depth + count) * size,
-            releases_ago=self.tree.releases - release,
-        )
-
-    def _elsewhere(
+    def _cached_elsewhere(
         self,
         identity: Identity,
         prompt: bytes,
@@ -182,26 +181,16 @@ class Diagnosis:
         place: Place,
         stop: int,
         across_salts: bool,
-    ) -> Reason | None:
-        """What is cached under another identity."""
-        deepest, who = place.depth, None
+    ) -> tuple[int, Identity]:
+        """How deep the prompt is cached under another identity, and under which."""
+        deepest, who = place.depth, identity
         others = (root for other, root in self.tree.roots.items() if other != identity)
         visible = (r for r in others if across_salts or r.identity.salt == identity.salt)
         for root in islice(visible, MAX_NEIGHBOURS):
             depth = self.tree.find(Place(root, 0, 0), prompt, keys, stop).depth
             if depth > deepest:
                 deepest, who = depth, root.identity
-        if who is None:
-            return None
-        size = self.tree.block_size
-        differing = tuple(
-            field.name
-            for field in fields(Identity)
-            if getattr(who, field.name) != getattr(identity, field.name)
-        )
-        return Reason(
-            ReasonKind.OTHER_IDENTITY, place.depth * size, deepest * size, fields=differing
-        )
+        return deepest, who
 
     def _nearest(self, place: Place, rest: bytes, stop: int) -> Reason | None:
         """How the prompt leaves what is cached after the same prefix."""
@@ -240,6 +229,14 @@ class Diagnosis:
         for bucket in reversed(place.run.children.values()):
             for child in reversed(bucket):
                 yield _ids(child.tokens)
+
+
+def _differing(one: Identity, other: Identity) -> tuple[str, ...]:
+    return tuple(
+        field.name
+        for field in fields(Identity)
+        if getattr(one, field.name) != getattr(other, field.name)
+    )
 
 
 def _ids(tokens: bytes | bytearray) -> Ids:

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from typing import NamedTuple
-
-
-class Trim(NamedTuple):
-    """``blocks`` consecutive blocks of one chain that went together, after ``release`` releases."""
-
-    last_hash: bytes
-    blocks: int
-    release: int
+from collections import deque
 
 
 class EvictionMemory:
-    """The latest ``capacity`` trims, each by the hash of its first block."""
+    """Hashes of about the latest ``capacity`` evicted blocks.
 
-    __slots__ = ("_capacity", "_trims")
+    Evicting pays for one small object per run that loses blocks; asking pays for the rest.
+    """
 
-    def __init__(self, capacity: int) -> None:
+    __slots__ = ("_capacity", "_hash_size", "_num_hashes", "_trims")
+
+    def __init__(self, capacity: int, hash_size: int) -> None:
         self._capacity = capacity
-        self._trims: OrderedDict[bytes, Trim] = OrderedDict()
+        self._hash_size = hash_size
+        self._num_hashes = 0
+        # Hashes of blocks that went together, and how many releases there had been.
+        self._trims: deque[tuple[bytes, int]] = deque()
 
-    def remember(self, first_hash: bytes, trim: Trim) -> None:
-        """Take note of a trim; the oldest known goes where there is no room."""
-        self._trims.pop(first_hash, None)
-        self._trims[first_hash] = trim
-        if len(self._trims) > self._capacity:
-            self._trims.popitem(last=False)
+    def remember(self, hashes: bytes, release: int) -> None:
+        """Blocks were evicted after ``release`` releases; the oldest known make room."""
+        self._trims.append((hashes, release))
+        self._num_hashes += len(hashes) // self._hash_size
+        while self._num_hashes > self._capacity and len(self._trims) > 1:
+            oldest, _ = self._trims.popleft()
+            self._num_hashes -= len(oldest) // self._hash_size
 
-    def longest(self, hashes: Sequence[bytes]) -> tuple[int, int] | None:
-        """How many leading blocks are known to be evicted, and the release before the first was.
-
-        Where the chain leaves a trim before its end, the first block of it is all that is known.
-        """
-        known = 0
-        release = 0
-        while known < len(hashes) and (trim := self._trims.get(hashes[known])):
-            release = release if known else trim.release
-            after = known + trim.blocks
-            if after > len(hashes) or hashes[after - 1] != trim.last_hash:
-                return known + 1, release
-            known = after
-        return (known, release) if known else None
+    def releases_by_hash(self) -> dict[bytes, int]:
+        """For each hash, how many releases there had been when its block was evicted last."""
+        size = self._hash_size
+        return {
+            hashes[at : at + size]: release
+            for hashes, release in self._trims
+            for at in range(0, len(hashes), size)
+        }

@@ -16,14 +16,14 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from prefix_cache.index.block_hash import BlockHasher
-from prefix_cache.index.eviction_memory import EvictionMemory, Trim
+from prefix_cache.index.eviction_memory import EvictionMemory
 from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.run import Root, Run
 from prefix_cache.index.tokens import TOKEN_BYTES
 
-# Trims remembered to explain a miss; each takes about 250 bytes.
-MAX_TRIMS = 16_384
+# Evicted blocks remembered to explain a miss: from 16 bytes each, to 150 where each went alone.
+MAX_EVICTIONS = 32_768
 
 
 class Place(NamedTuple):
@@ -50,7 +50,7 @@ class PrefixTree:
         self.unused: OrderedDict[Run, None] = OrderedDict()  # next to be evicted first
         self.evictable = 0
         self.releases = 0
-        self.evictions = EvictionMemory(MAX_TRIMS)
+        self.evictions = EvictionMemory(MAX_EVICTIONS, hasher.size)
 
     # --- find -------------------------------------------------------------------------------
 
@@ -230,14 +230,11 @@ class PrefixTree:
         while len(blocks) < count:
             run = next(iter(self.unused))
             here = min(count - len(blocks), len(run.blocks))
+            hashes = bytes(run.hashes[(len(run.blocks) - here) * self.hasher.size :])
+            self.evictions.remember(hashes, self.releases)
             if removed is not None:
-                hashes = self.hasher.split(
-                    run.hashes[(len(run.blocks) - here) * self.hasher.size :]
-                )
-                removed += reversed(hashes)
+                removed += reversed(self.hasher.split(hashes))
             first_hash = run.first_hash
-            trim = Trim(run.last_hash, here, self.releases)
-            self.evictions.remember(run.hash_at(len(run.blocks) - here), trim)
             blocks += run.trim(here)
             self.evictable -= here
             if not run.blocks:

@@ -659,7 +659,7 @@ class Reason(_message.Message):
     agrees_from: _builtins.int
     """Diverged: from here on both agree again, for a block at least."""
     releases_ago: _builtins.int
-    """Evicted: this many releases ago."""
+    """Evicted: this many releases ago, those of all identities counted."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Other identity: the fields that differ."""

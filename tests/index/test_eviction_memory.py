@@ -1,4 +1,4 @@
-"""What was evicted is remembered up to a number of trims, and no further."""
+"""What was evicted is remembered up to a number of blocks, and no further."""
 
 from __future__ import annotations
 
@@ -7,38 +7,34 @@ import gc
 from prefix_cache import BlockCache
 from prefix_cache.index import ReasonKind
 from prefix_cache.index.cache import MAX_ENDS
-from prefix_cache.index.eviction_memory import EvictionMemory, Trim
+from prefix_cache.index.eviction_memory import EvictionMemory
 from prefix_cache.index.run import Run
 
 from .stories import WHO, packed
 
 
-def test_the_oldest_trims_are_forgotten_first() -> None:
+def test_the_oldest_blocks_are_forgotten_first() -> None:
     """F112."""
-    memory = EvictionMemory(capacity=2)
+    memory = EvictionMemory(capacity=2, hash_size=1)
     for release, block in enumerate([b"a", b"b", b"c"]):
-        memory.remember(block, Trim(block, 1, release))
-    assert memory.longest([b"a"]) is None
-    assert memory.longest([b"b"]) == (1, 1)
-    assert memory.longest([b"c"]) == (1, 2)
+        memory.remember(block, release)
+    assert memory.releases_by_hash() == {b"b": 1, b"c": 2}
 
 
-def test_a_trim_remembered_again_is_the_latest() -> None:
-    memory = EvictionMemory(capacity=2)
-    for release, block in enumerate([b"a", b"b", b"a", b"c"]):
-        memory.remember(block, Trim(block, 1, release))
-    assert memory.longest([b"a"]) == (1, 2)
-    assert memory.longest([b"b"]) is None
+def test_blocks_that_went_together_are_forgotten_together() -> None:
+    memory = EvictionMemory(capacity=4, hash_size=2)
+    memory.remember(b"a1a2a3", 1)
+    memory.remember(b"b1", 2)
+    assert memory.releases_by_hash() == {b"a1": 1, b"a2": 1, b"a3": 1, b"b1": 2}
+    memory.remember(b"c1", 3)
+    assert memory.releases_by_hash() == {b"b1": 2, b"c1": 3}
 
 
-def test_trims_that_follow_each_other_are_one_stretch_as_old_as_its_first() -> None:
-    memory = EvictionMemory(capacity=9)
-    memory.remember(b"c", Trim(b"d", 2, release=5))
-    memory.remember(b"a", Trim(b"b", 2, release=7))
-    assert memory.longest([b"a", b"b", b"c", b"d", b"e"]) == (4, 7)
-    assert memory.longest([b"a", b"b", b"c"]) == (3, 7)
-    assert memory.longest([b"e", b"a"]) is None
-    assert memory.longest([]) is None
+def test_a_block_evicted_again_went_lately() -> None:
+    memory = EvictionMemory(capacity=9, hash_size=1)
+    for release, block in enumerate([b"a", b"b", b"a"]):
+        memory.remember(block, release)
+    assert memory.releases_by_hash() == {b"a": 2, b"b": 1}
 
 
 def test_a_burst_of_one_turn_sessions_leaves_no_more_than_the_bound() -> None:

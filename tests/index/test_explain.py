@@ -204,13 +204,45 @@ def test_what_was_evicted_block_by_block_is_one_range() -> None:
     ]
 
 
-def test_a_prompt_that_leaves_what_was_evicted_together_knows_its_first_block_only() -> None:
+def test_a_prompt_that_leaves_what_was_evicted_is_evicted_up_to_there() -> None:
     cache = small_cache(num_blocks=4)
     serve(cache, [1] * 16)
     cache.release(cache.acquire(WHO, [2] * 16))
     assert reasons(cache, [1] * 8 + [3] * 8) == [
-        Reason(EVICTED, 0, 4, releases_ago=1),
-        Reason(NEVER_SEEN, 4, 16),
+        Reason(EVICTED, 0, 8, releases_ago=1),
+        Reason(NEVER_SEEN, 8, 16),
+    ]
+
+
+def test_an_evicted_system_prompt_is_evicted_for_every_conversation() -> None:
+    cache = small_cache(num_blocks=50)
+    system = list(range(80))
+    serve(cache, [*system, *[7] * 20])
+    cache.release(cache.acquire(replace(WHO, model="o"), [9] * 200))
+    assert reasons(cache, [*system, *[8] * 20]) == [
+        Reason(EVICTED, 0, 80, releases_ago=1),
+        Reason(NEVER_SEEN, 80, 100),
+    ]
+    assert reasons(cache, [*system[:40], 1]) == [
+        Reason(EVICTED, 0, 40, releases_ago=1),
+        Reason(PARTIAL, 40, 41),
+    ]
+
+
+def test_the_rest_of_what_was_evicted_together_stays_evicted_when_its_head_comes_back() -> None:
+    cache = small_cache(num_blocks=12)
+    prompt = list(range(40))
+    serve(cache, prompt)
+    cache.release(cache.acquire(WHO, [50] * 48))
+    head = cache.acquire(WHO, prompt[:24])
+    assert reasons(cache, prompt) == [
+        Reason(UNCOMMITTED, 0, 24),
+        Reason(EVICTED, 24, 40, releases_ago=1),
+    ]
+    cache.commit(head, 24)
+    assert reasons(cache, prompt) == [
+        Reason(CACHED, 0, 24),
+        Reason(EVICTED, 24, 40, releases_ago=1),
     ]
 
 
