@@ -72,7 +72,7 @@ class PoolExhausted(PrefixCacheError, reason="POOL_EXHAUSTED"):
 
 
 class PromptTooLarge(PoolExhausted, ValueError, reason="PROMPT_TOO_LARGE"):
-    """More blocks are needed than the pool has; no waiting helps.
+    """More blocks are needed than the pool has or one client may hold; no waiting helps.
 
     Who retries on ``PoolExhausted`` looks for this one first.
     """
@@ -111,7 +111,7 @@ class ClientLimit(PrefixCacheError, reason="CLIENT_LIMIT"):
 
 
 class WorkerRestarted(PrefixCacheError, reason="WORKER_RESTARTED"):
-    """The worker's KV memory of this session is gone: another life of the worker has begun."""
+    """The KV memory of what was open is gone: another life of the worker has begun."""
 
 
 class UnknownRoute(PrefixCacheError, LookupError, reason="UNKNOWN_ROUTE"):

@@ -50,6 +50,10 @@ def _exit_codes() -> Iterator[None]:
         raise _BadInput(str(error)) from error
     except PrefixCacheError as error:
         raise _Failure(str(error)) from error
+    except BrokenPipeError:  # click ends without a word
+        raise
+    except OSError as error:
+        raise _Failure(str(error)) from error
     except KeyboardInterrupt:  # click would exit with 1
         sys.exit(INTERRUPTED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
@@ -123,19 +124,27 @@ def _reason_as_json(reason: Reason, prompt: Prompt) -> dict[str, Any]:
 
 
 def _difference(reason: Reason, position: int, prompt: Prompt) -> _Difference | None:
-    """The text at ``position``, for tokens that were made of text."""
+    """The text at ``position``, in whole characters, for tokens that were made of text."""
     if prompt.encoding is None:
         return None
-    decode = prompt.encoding.decode
+    decode, begins_character = prompt.encoding.decode, prompt.encoding.begins_character
+    ids = np.frombuffer(prompt.tokens, "<u4")
 
     def text(start: int, end: int) -> str:
-        return decode(prompt.tokens[max(start, 0) * TOKEN_BYTES : end * TOKEN_BYTES])
+        return decode(prompt.tokens[start * TOKEN_BYTES : end * TOKEN_BYTES])
 
-    end = reason.agrees_from or position + 1
+    def edge(at: int, step: int) -> int:
+        """The first token from ``at`` on, in steps, where a character begins."""
+        at = min(max(at, 0), len(ids))
+        while at < len(ids) and not begins_character(int(ids[at])):
+            at += step
+        return at
+
+    start, end = edge(position, -1), edge(reason.agrees_from or position + 1, 1)
     return _Difference(
-        before=text(position - _CONTEXT_TOKENS, position)[-_CONTEXT_CHARACTERS:],
-        text=text(position, min(end, position + _CONTEXT_TOKENS)),
-        after=text(end, end + _CONTEXT_TOKENS)[:_CONTEXT_CHARACTERS],
+        before=text(edge(start - _CONTEXT_TOKENS, 1), start)[-_CONTEXT_CHARACTERS:],
+        text=text(start, edge(min(end, start + _CONTEXT_TOKENS), 1)),
+        after=text(end, edge(end + _CONTEXT_TOKENS, 1))[:_CONTEXT_CHARACTERS],
         prompt_token=text(position, position + 1),
         cached_token=decode(as_token_bytes([reason.cached_token or 0])),
     )

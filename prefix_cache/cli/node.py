@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
 from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
+from prefix_cache.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from prefix_cache.node import NodeConfig
 
 
 @click.command(
@@ -23,7 +27,8 @@ from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A TOML file of settings, such as num_blocks = 4096; options given here win.",
+    help="A TOML file of settings; its keys are the names of these options with _ for -, such as "
+    "num_blocks = 4096.  Options given here win.",
 )
 @click.option(
     "--listen",
@@ -63,6 +68,11 @@ from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until
     help="Blocks that the block tables of these may have; 0: no limit.",
 )
 @click.option(
+    "--max-operations-per-step",
+    default=16_384,
+    help="Operations that one message of a session may carry.",
+)
+@click.option(
     "--event-log-bytes",
     default=64 * 1024 * 1024,
     help="Memory for the events that a watcher can go on from.",
@@ -90,14 +100,14 @@ def node(
     It knows which KV blocks the worker holds.  SIGTERM or Ctrl-C drains it: no new sequences,
     and the end when the live ones have ended.
     """
-    from prefix_cache.node import NodeConfig, run_node
-    from prefix_cache.node.config_file import read_settings
+    from prefix_cache.node import run_node
 
-    settings = read_settings(config_file) if config_file else {}
-    for name, value in options.items():
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            settings[name] = value
-    config = NodeConfig(**settings)
+    given = {
+        name: value
+        for name, value in options.items()
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    config = _config(config_file, given, default_lease_s=options["lease_s"])
     log_to_stderr()
     stats = run_node(config, announce(as_json))
     if as_json:
@@ -108,3 +118,21 @@ def node(
             f"{stats.cached:,} of {stats.num_blocks:,} blocks are, "
             f"{stats.evicted_blocks:,} were evicted"
         )
+
+
+def _config(file: Path | None, given: dict[str, Any], default_lease_s: float) -> NodeConfig:
+    """What the file says, and the options that were given, which win."""
+    from prefix_cache.node import NodeConfig
+    from prefix_cache.node.config_file import read_settings
+
+    in_file = read_settings(file) if file else {}
+    settings = in_file | given
+    if "max_lease_s" in settings:
+        settings.setdefault("lease_s", min(default_lease_s, settings["max_lease_s"]))
+    try:
+        return NodeConfig(**settings)
+    except InvalidArgument as error:
+        name = error.details["name"]
+        if name in in_file and name not in given:
+            raise InvalidArgument(f"{file}: {error}", path=file, **error.details) from None
+        raise

@@ -47,4 +47,6 @@ async def _run(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         return await task
     except asyncio.CancelledError:
+        if not received:  # the loop is closing for another reason
+            raise
         raise _Stopped(received[0]) from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from prefix_cache.cli.ranges import SecondsRange
 from prefix_cache.cli.serving import json_option
 from prefix_cache.cli.signals import run_stoppable
 from prefix_cache.errors import PrefixCacheError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from prefix_cache.client import AsyncNodeClient
 
 _PLAIN_WIDTH = 120
+# One node that hangs keeps the others waiting for so long.
+_TIMEOUT_S = 5.0
 
 _Show: TypeAlias = "Callable[[list[tuple[Reading, Reading | None]]], object]"
 
@@ -41,7 +44,7 @@ _Show: TypeAlias = "Callable[[list[tuple[Reading, Reading | None]]], object]"
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.1),
+    type=SecondsRange(0.1, 3600),
     default=1.0,
     help="Seconds from one look to the next.",
 )
@@ -68,7 +71,7 @@ async def _watch(addresses: tuple[str, ...], interval_s: float | None, show: _Sh
 
     async with AsyncExitStack() as stack:
         nodes = [
-            await stack.enter_async_context(AsyncNodeClient(address, timeout_s=interval_s or 5.0))
+            await stack.enter_async_context(AsyncNodeClient(address, timeout_s=_TIMEOUT_S))
             for address in addresses
         ]
         before: list[Reading | None] = [None] * len(nodes)

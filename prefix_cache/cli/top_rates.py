@@ -35,8 +35,7 @@ def rates(now: Reading, before: Reading | None) -> Rates:
     stats = now.stats
     in_all = _share(stats.hit_tokens, stats.query_tokens)
     earlier = before.stats if before else None
-    # Counters that went back are those of a node that was restarted.
-    if before is None or earlier is None or earlier.query_tokens > stats.query_tokens:
+    if before is None or earlier is None or _restarted(stats, earlier):
         return Rates(in_all, None, None, None)
     queries = stats.query_tokens - earlier.query_tokens
     seconds = now.at - before.at
@@ -53,6 +52,15 @@ def as_json(now: Reading, before: Reading | None) -> dict[str, Any]:
     if now.stats is None:
         return {"node": now.address, "error": now.error}
     return {"node": now.address} | asdict(now.stats) | asdict(rates(now, before))
+
+
+def _restarted(now: Stats, before: Stats) -> bool:
+    """Whether a counter went back, as only those of a node that began anew do."""
+    return (
+        now.query_tokens < before.query_tokens
+        or now.hit_tokens < before.hit_tokens
+        or now.evicted_blocks < before.evicted_blocks
+    )
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from prefix_cache.client.operations import Acquire, Append, Commit, Release
 from prefix_cache.client.requests import first_position
 from prefix_cache.client.results import AcquiredSequence, Appended, Committed
-from prefix_cache.errors import PrefixCacheError, UnknownPrefix, UnknownSequence
+from prefix_cache.errors import PrefixCacheError, UnknownPrefix, UnknownSequence, WorkerRestarted
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.results import Prefix
@@ -102,8 +102,8 @@ class History:
         """End the turn, where one is open."""
         number, self._open = self._open, None
         if number is not None:
-            # It may have ended with its lease, its session or its node.
-            with suppress(UnknownSequence):
+            # It may have ended with its lease, its session, its worker or its node.
+            with suppress(UnknownSequence, WorkerRestarted):
                 yield Release(number)
 
     def leave(self) -> None:

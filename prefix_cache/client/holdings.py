@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from prefix_cache.client.stream_position import StreamPosition
 from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared
 from prefix_cache.wire import NodeEvent, SnapshotStarted
+
+# Ended incarnations whose late events are known as such.
+_MAX_ENDED = 1000
 
 
 class NodeHoldings:
@@ -19,6 +23,7 @@ class NodeHoldings:
     def __init__(self) -> None:
         self.position = StreamPosition()
         self._incarnation = 0
+        self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
         self._hashes: set[bytes] = set()
 
     def __len__(self) -> int:
@@ -42,11 +47,15 @@ class NodeHoldings:
     def apply(self, event: NodeEvent) -> None:
         """Take note of an event; one that was applied before changes nothing.
 
-        A new incarnation makes all earlier claims void.  Raises ``EventGap`` when events before
+        A new incarnation makes all earlier claims void; events of the earlier one that come late
+        change nothing.  Raises ``EventGap`` when events before
         this one were missed: nothing is known to be wrong, but something may be, until the node
         has been watched from ``position`` on.
         """
         if event.incarnation != self._incarnation:
+            if event.incarnation in self._ended:
+                return
+            self._ended.append(self._incarnation)
             self._incarnation = event.incarnation
             self._hashes.clear()
             self.position = StreamPosition()

@@ -157,6 +157,7 @@ class NodeClient(Connection):
         ``block_size``, ``model`` and ``kv_dtype``, where given, must be the node's.
         ``worker_epoch`` is a random number that the worker draws whenever its KV memory is new;
         another one than before drops all the node holds, and breaks the sessions that were open.
+        So does the first one where anything is held already.
         """
         opening = _opening(block_size or self._block_size, model, kv_dtype, worker_epoch)
         return Session(self, opening)
@@ -299,6 +300,7 @@ class AsyncNodeClient(AsyncConnection):
         ``block_size``, ``model`` and ``kv_dtype``, where given, must be the node's.
         ``worker_epoch`` is a random number that the worker draws whenever its KV memory is new;
         another one than before drops all the node holds, and breaks the sessions that were open.
+        So does the first one where anything is held already.
         """
         opening = _opening(block_size or self._block_size, model, kv_dtype, worker_epoch)
         return AsyncSession(self, opening)

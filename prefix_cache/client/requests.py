@@ -14,10 +14,7 @@ from prefix_cache.index.identity import Identity
 from prefix_cache.index.results import Prefix
 from prefix_cache.index.tokens import Tokens, as_token_bytes
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import duration_to_wire, extra_keys_to_wire, identity_to_wire
-
-# What every node cuts to its own maximum.
-_LONGEST_LEASE_S = 365 * 24 * 3600
+from prefix_cache.wire import check_lease, duration_to_wire, extra_keys_to_wire, identity_to_wire
 
 
 def prompt_to_wire(
@@ -50,12 +47,7 @@ def lease_to_wire(lease_s: float | None) -> Duration | None:
     """Return a lease of so many seconds; None asks for the node's default."""
     if lease_s is None:
         return None
-    if not isinstance(lease_s, int | float) or not 0 < lease_s <= _LONGEST_LEASE_S:
-        raise InvalidArgument(
-            f"lease_s is {lease_s!r}, expected seconds, more than 0 and at most {_LONGEST_LEASE_S}",
-            name="lease_s",
-            value=repr(lease_s),
-        )
+    check_lease(lease_s)
     return duration_to_wire(lease_s)
 
 

@@ -12,7 +12,7 @@ from grpc import aio
 
 from prefix_cache.client.connection import AsyncConnection, Connection
 from prefix_cache.client.stream_position import StreamPosition
-from prefix_cache.errors import EventGap, Unavailable
+from prefix_cache.errors import EventGap, MessageTooLarge, Unavailable
 from prefix_cache.v1 import node_pb2, node_pb2_grpc
 from prefix_cache.wire import NodeEvent, error_from_rpc, event_from_wire
 
@@ -58,7 +58,11 @@ async def watch_async(
 async def follow(
     connection: AsyncConnection, position: StreamPosition, include_tokens: bool
 ) -> AsyncGenerator[NodeEvent]:
-    """Yield events without an end: a stream that broke is opened again where it broke off."""
+    """Yield events without an end: a stream that broke is opened again where it broke off.
+
+    After an event that is larger than a message it goes on from a snapshot.  Raises
+    ``MessageTooLarge`` when the snapshot does not fit either.
+    """
     pause_s = _FIRST_PAUSE_S
     while True:
         try:
@@ -67,6 +71,11 @@ async def follow(
                     pause_s = _FIRST_PAUSE_S
                     if position.advance(event):
                         yield event
+        except MessageTooLarge as error:
+            if not position.incarnation:
+                raise
+            _log.warning("an event is too large and the watch begins again: %s", error)
+            position = StreamPosition()
         except (Unavailable, EventGap) as error:
             if pause_s == _FIRST_PAUSE_S:
                 _log.warning("the watch broke off and is tried again: %s", error)

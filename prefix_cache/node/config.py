@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prefix_cache.errors import InvalidArgument
-from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES
+from prefix_cache.index.arguments import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
+from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES, SHORTEST_LEASE_S
 
 # gRPC takes the limit as a signed 32-bit number.
 _LARGEST_LIMIT = 2**31 - 1
-_SHORTEST_LEASE_S = 0.001
 _LONGEST_S = 30 * 24 * 3600.0
 
 
@@ -25,6 +25,7 @@ class NodeConfig:
     seconds, or what its client asks for up to ``max_lease_s``.  ``max_sequences_per_client`` and
     ``max_blocks_per_client`` limit a session, and the unary callers of one host together; 0 is
     no limit.  Forks take no block of the pool: only these limits bound the memory they need here.
+    A step of a session carries out at most ``max_operations_per_step`` operations.
 
     ``event_log_bytes`` is about the memory for events that a watcher can go on from.  ``metrics``
     is the ``host:port`` that serves them to Prometheus, empty for none.
@@ -44,18 +45,24 @@ class NodeConfig:
     max_lease_s: float = 600.0
     max_sequences_per_client: int = 65_536
     max_blocks_per_client: int = 16_777_216
+    max_operations_per_step: int = 16_384
     event_log_bytes: int = 64 * 1024 * 1024
     metrics: str = ""
     allow_explain_across_salts: bool = False
 
     def __post_init__(self) -> None:
+        if not self.listen:
+            raise InvalidArgument("listen is empty, expected an address or more", name="listen")
         for name, lowest, highest in (
+            ("num_blocks", 1, MAX_NUM_BLOCKS),
+            ("block_size", 1, MAX_BLOCK_SIZE),
             ("max_message_bytes", 1, _LARGEST_LIMIT),
             ("drain_grace_s", 0, _LONGEST_S),
-            ("max_lease_s", _SHORTEST_LEASE_S, _LONGEST_S),
-            ("lease_s", _SHORTEST_LEASE_S, self.max_lease_s),
+            ("max_lease_s", SHORTEST_LEASE_S, _LONGEST_S),
+            ("lease_s", SHORTEST_LEASE_S, self.max_lease_s),
             ("max_sequences_per_client", 0, _LARGEST_LIMIT),
             ("max_blocks_per_client", 0, _LARGEST_LIMIT),
+            ("max_operations_per_step", 1, _LARGEST_LIMIT),
             ("event_log_bytes", 0, _LARGEST_LIMIT),
         ):
             value = getattr(self, name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from prefix_cache.index import BlocksRemoved, BlocksStored, Event, Snapshot
+from prefix_cache.node.event_pieces import in_pieces
 
 # Estimates: an event with its place in the ring, and a hash as an object of its own.
 _EVENT_BYTES = 512
@@ -56,10 +57,11 @@ class EventLog:
         self._changed.set()
 
     def record(self, event: Event) -> None:
-        """Add the next event; the oldest ones make room for it."""
-        self.last += 1
-        self._events[self.last] = event
-        self.bytes += _size(event)
+        """Add what happened next, a large event as several; the oldest ones make room."""
+        for piece in in_pieces(event):
+            self.last += 1
+            self._events[self.last] = piece
+            self.bytes += _size(piece)
         while self.bytes > self._max_bytes and len(self._events) > 1:
             self.bytes -= _size(self._events.pop(self._oldest))
             self._drop_snapshots()

@@ -7,14 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
-from prefix_cache.errors import InvalidArgument, LeaseExpired
+from prefix_cache.errors import LeaseExpired, WorkerRestarted
 from prefix_cache.index import Sequence
 from prefix_cache.node.leases import Leases
 from prefix_cache.node.node import Node
 from prefix_cache.node.quotas import Holding
 from prefix_cache.node.sequences import NumberedSequences
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import duration_from_wire
+from prefix_cache.wire import check_lease, duration_from_wire
 
 # Expired sequences whose late callers are told why; later they are merely unknown.
 _MAX_REMEMBERED = 10_000
@@ -27,26 +27,25 @@ class LeasedSequences(NumberedSequences):
     """Sequences of all unary callers together.
 
     Each call that names a sequence touches it.  Once its lease has run out no call finds it any
-    more, be the timer late or not: ``LeaseExpired``.
+    more, be the timer late or not: ``LeaseExpired``.  Nor does one find what was open when the
+    claims were lost: ``WorkerRestarted``.
     """
 
     def __init__(self, node: Node, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(node)
-        node.on_claims_lost.add(self.release_all)
+        node.on_claims_lost.add(self._lose)
         self._leases = Leases(clock)
         self._expired: OrderedDict[int, float] = OrderedDict()
+        self._lost: frozenset[int] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
 
     def lease_s(self, request: node_pb2.AcquireRequest | node_pb2.ForkRequest) -> float:
-        """Seconds that a sequence gets; raises ``InvalidArgument`` unless more than 0 are asked."""
+        """Seconds that a sequence gets; raises ``InvalidArgument`` for what no lease may have."""
         config = self._node.config
         if not request.HasField("lease"):
             return config.lease_s
         seconds = duration_from_wire(request.lease)
-        if seconds <= 0:
-            raise InvalidArgument(
-                f"lease is {seconds:g} s, expected more than 0", name="lease", value=seconds
-            )
+        check_lease(seconds)
         return min(seconds, config.max_lease_s)
 
     def grant(self, number: int, seconds: float) -> None:
@@ -78,6 +77,13 @@ class LeasedSequences(NumberedSequences):
                 sequence_id=number,
                 lease_s=seconds,
             )
+        if number in self._lost:
+            raise WorkerRestarted(
+                f"sequence {number} has ended with the KV memory of its worker: "
+                f"the worker's epoch is {self._node.epochs.current} now",
+                sequence_id=number,
+                current=self._node.epochs.current,
+            )
         found = super()._find(number)
         self._leases.touch(number)
         return found
@@ -85,6 +91,11 @@ class LeasedSequences(NumberedSequences):
     def _end(self, number: int) -> None:
         super()._end(number)
         self._leases.end(number)
+
+    def _lose(self) -> None:
+        """End every sequence; callers are told why until it happens again."""
+        self._lost = frozenset(self._sequences)
+        self.release_all()
 
     def _expire(self, number: int) -> None:
         self._expired[number] = self._leases.seconds(number)

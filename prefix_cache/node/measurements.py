@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 
 from prometheus_client import Gauge, Histogram
 from prometheus_client.registry import Collector
@@ -41,11 +40,10 @@ class Measurements:
 
     @contextmanager
     def step(self, operations: int) -> Iterator[None]:
-        """Measure one step of a session."""
+        """Measure one step of a session, however it ends."""
         self._step_operations.observe(operations)
-        start = perf_counter()
-        yield
-        self._step_seconds.observe(perf_counter() - start)
+        with self._step_seconds.time():
+            yield
 
     def __iter__(self) -> Iterator[Collector]:
         yield self.request_seconds

@@ -82,9 +82,12 @@ class Node:
     def meet_worker(self, epoch: int) -> None:
         """Take note of a worker of this epoch; a new one says that the KV memory is gone.
 
-        Raises ``WorkerRestarted`` for an epoch that has ended.
+        So does the first one, of all that was claimed before.  Raises ``WorkerRestarted`` for an
+        epoch that has ended.
         """
-        if self.epochs.begin(epoch):
+        is_first, stats = not self.epochs.current, self.cache.stats()
+        claims_something = bool(stats.cached or stats.live_sequences)
+        if self.epochs.begin(epoch) and (claims_something or not is_first):
             self.lose_claims()
 
     def lose_claims(self) -> None:

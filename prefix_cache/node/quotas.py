@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from prefix_cache.errors import ClientLimit
+from prefix_cache.errors import ClientLimit, PromptTooLarge
 from prefix_cache.node.config import NodeConfig
 
 
@@ -42,18 +42,35 @@ class Quotas:
         self.refusals = 0
 
     def check(self, holding: Holding, *, sequences: int, blocks: int) -> None:
-        """Raise ``ClientLimit`` if that many more are too many; it is counted."""
+        """Raise what ``refusal`` returns; it is counted."""
+        refusal = self.refusal(holding, sequences=sequences, blocks=blocks)
+        if refusal is not None:
+            self.refusals += 1
+            raise refusal
+
+    def refusal(
+        self, holding: Holding, *, sequences: int, blocks: int
+    ) -> ClientLimit | PromptTooLarge | None:
+        """Say why that many more are too many; ``PromptTooLarge`` where no release helps."""
         for what, held, more, limit in (
             ("sequences", holding.sequences, sequences, self._max_sequences),
             ("blocks", holding.blocks, blocks, self._max_blocks),
         ):
-            if limit and more and held + more > limit:
-                self.refusals += 1
-                raise ClientLimit(
-                    f"this client holds {held} {what} and needs {more} more, "
-                    f"one client may hold {limit}: release something first",
+            if not limit or not more or held + more <= limit:
+                continue
+            if more > limit:
+                return PromptTooLarge(
+                    f"one client may hold {limit} {what}, {more} are needed at once",
                     what=what,
-                    held=held,
                     needed=more,
                     limit=limit,
                 )
+            return ClientLimit(
+                f"this client holds {held} {what} and needs {more} more, "
+                f"one client may hold {limit}: release something first",
+                what=what,
+                held=held,
+                needed=more,
+                limit=limit,
+            )
+        return None

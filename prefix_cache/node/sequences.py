@@ -17,7 +17,7 @@ class NumberedSequences:
 
     ``holding`` is what the client holds that asks for a sequence.  All calls raise
     ``UnknownSequence`` for a number that no live sequence has, ``SequenceExists`` for a new one
-    that is taken, and ``ClientLimit`` for more than one client may hold.
+    that is taken, and ``ClientLimit`` or ``PromptTooLarge`` for more than one client may hold.
     """
 
     def __init__(self, node: Node) -> None:
@@ -35,6 +35,9 @@ class NumberedSequences:
         prompt = request.prompt
         num_tokens = prompt.parent_num_tokens + len(prompt.tokens) // TOKEN_BYTES
         blocks = self._node.blocks_for(num_tokens)
+        if self._node.quotas.refusal(holding, sequences=1, blocks=blocks):
+            # How long the prefix of a delta is, only the client has said: it must be known first.
+            self._node.match(prompt)
         self._node.quotas.check(holding, sequences=1, blocks=blocks)
         sequence = self._node.acquire(request)
         self._add(number, sequence, holding)

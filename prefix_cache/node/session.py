@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from time import monotonic
 
-from prefix_cache.errors import InvalidArgument, WorkerRestarted
+from prefix_cache.errors import InvalidArgument, MessageTooLarge, WorkerRestarted
 from prefix_cache.node.node import Node
 from prefix_cache.node.quotas import Holding
 from prefix_cache.node.sequences import NumberedSequences
@@ -37,6 +37,7 @@ class Session:
 
     async def answer(self, request: node_pb2.SessionRequest) -> node_pb2.SessionResponse:
         """Carry out one message.  What it raises ends the stream."""
+        self._check_size(request)
         response = node_pb2.SessionResponse(step=request.step)
         if request.HasField("open") == self._is_open:
             raise InvalidArgument("the first message of a session carries `open`, no other does")
@@ -62,6 +63,18 @@ class Session:
         finally:
             self._sequences.release_all()
             self._node.on_claims_lost.discard(self._lose)
+
+    def _check_size(self, request: node_pb2.SessionRequest) -> None:
+        # Small operations have answers ten times as large, and all of them are kept until the last.
+        count, limit = len(request.operations), self._node.config.max_operations_per_step
+        if count > limit:
+            raise MessageTooLarge(
+                f"step {request.step} has {count} operations, expected at most {limit}: "
+                "send them in several steps",
+                step=request.step,
+                operations=count,
+                limit=limit,
+            )
 
     def _lose(self) -> None:
         self._node.on_claims_lost.discard(self._lose)

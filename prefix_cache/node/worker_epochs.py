@@ -13,8 +13,7 @@ _MAX_ENDED = 1000
 class WorkerEpochs:
     """Follows the epochs that sessions say when they open.
 
-    The first one said is taken as the worker's.  0 says nothing: such a session neither begins
-    a life nor is refused.
+    0 says nothing: such a session neither begins a life nor is refused.
     """
 
     def __init__(self) -> None:
@@ -22,7 +21,9 @@ class WorkerEpochs:
         self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
 
     def begin(self, epoch: int) -> bool:
-        """Take note of a session of ``epoch``; return whether the KV of the life before is gone.
+        """Take note of a session of ``epoch``; return whether it begins another life.
+
+        The first one said does: which life it was before, nobody knows.
 
         Raises ``WorkerRestarted`` for a life that has ended: a worker that was replaced must not
         claim the node back.
@@ -35,7 +36,6 @@ class WorkerEpochs:
                 epoch=epoch,
                 current=self.current,
             )
-        previous, self.current = self.current, epoch
-        if previous:
-            self._ended.append(previous)
-        return bool(previous)
+        self._ended.append(self.current)
+        self.current = epoch
+        return True

@@ -16,12 +16,14 @@ class Encoding:
     """``encode`` makes token ids of text; ``tokens_are`` says what they are, for people.
 
     Raises InvalidArgument for text that has none.  ``decode`` makes text of any token ids; those
-    that stand for no text show as such.
+    that stand for no text show as such.  ``begins_character`` tells whether a token is not the
+    rest of a character that another began, where characters can be of several tokens.
     """
 
     tokens_are: str
     encode: Callable[[str], bytes]
     decode: Callable[[bytes], str]
+    begins_character: Callable[[int], bool] = lambda token: True
 
 
 def _encode_utf8(text: str) -> bytes:
@@ -34,7 +36,11 @@ def _decode_utf8(tokens: bytes) -> str:
     return str(data.tobytes(), "utf-8", "replace")
 
 
-UTF8_BYTES = Encoding("UTF-8 bytes", _encode_utf8, _decode_utf8)
+def _begins_character_utf8(token: int) -> bool:
+    return token & 0b1100_0000 != 0b1000_0000
+
+
+UTF8_BYTES = Encoding("UTF-8 bytes", _encode_utf8, _decode_utf8, _begins_character_utf8)
 
 
 def load_encoding(tokenizer: Path | None) -> Encoding:

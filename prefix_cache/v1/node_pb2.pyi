@@ -305,7 +305,9 @@ class AcquireRequest(_message.Message):
 
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
-        """How long the sequence lives untouched; absent: the node's default."""
+        """How long the sequence lives untouched, from 1 ms to 365 days, cut to the node's longest;
+        absent: the node's default.
+        """
 
     def __init__(
         self,
@@ -1125,7 +1127,9 @@ class SessionRequest(_message.Message):
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """Carried out in order."""
+        """Carried out in order.  More than the node was started to accept (by default 16384) end the
+        stream with RESOURCE_EXHAUSTED, reason MESSAGE_TOO_LARGE, and none of them is carried out.
+        """
 
     def __init__(
         self,
@@ -1159,7 +1163,9 @@ class SessionOpen(_message.Message):
     kv_dtype: _builtins.str
     """KV dtype of the engine; empty: not checked."""
     worker_epoch: _builtins.int
-    """Which life of the worker's KV memory; 0: not said."""
+    """Which life of the worker's KV memory; 0: not said.  Another one than before ends every
+    sequence and drops every block, and so does the first one where there are any.
+    """
     def __init__(
         self,
         *,

@@ -17,7 +17,12 @@ from prefix_cache.wire.events import (
 )
 from prefix_cache.wire.explanations import explanation_from_wire, explanation_to_wire
 from prefix_cache.wire.handlers import unary, unary_from_peer
-from prefix_cache.wire.limits import DEFAULT_MAX_MESSAGE_BYTES, message_options
+from prefix_cache.wire.limits import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    SHORTEST_LEASE_S,
+    check_lease,
+    message_options,
+)
 from prefix_cache.wire.values import (
     block_ids_from_wire,
     block_ids_to_wire,
@@ -34,12 +39,14 @@ from prefix_cache.wire.values import (
 
 __all__ = [
     "DEFAULT_MAX_MESSAGE_BYTES",
+    "SHORTEST_LEASE_S",
     "NodeEvent",
     "RefuseUndecodable",
     "SnapshotEnded",
     "SnapshotStarted",
     "block_ids_from_wire",
     "block_ids_to_wire",
+    "check_lease",
     "committed_to_wire",
     "duration_from_wire",
     "duration_to_wire",

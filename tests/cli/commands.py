@@ -7,17 +7,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 _COMMAND = [sys.executable, "-W", "error", "-m", "prefix_cache.cli"]
 
 
-def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, stdin: bytes = b"", stdout: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     done = subprocess.run(
-        [*_COMMAND, *arguments], input=stdin, capture_output=True, check=False, timeout=60
+        [*_COMMAND, *arguments],
+        input=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
     )
     return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        done.args, done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
     )
 
 

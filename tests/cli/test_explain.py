@@ -159,6 +159,26 @@ def test_a_tokenizer_gives_the_text_of_its_tokens(address: str, tmp_path: Path) 
     assert "\n  The prompt has 1004 'eleven' there, the cache has 1003 'ten'.\n" in answer
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        pytest.param("è", id="another second byte"),
+        pytest.param("€", id="a first byte, of a longer character"),
+    ],
+)
+def test_a_character_of_several_bytes_is_shown_whole(address: str, sign: str) -> None:
+    serve(address, UTF8_BYTES.encode("A white café in the morning"))
+    answer = ask(address, f"A white caf{sign} in the morning")
+    assert f"\n  A white caf»{sign}« in the morning\n" in answer
+
+
+def test_text_around_a_difference_begins_with_a_whole_character(address: str) -> None:
+    """Sixty bytes of context begin in the middle of a character of four."""
+    serve(address, UTF8_BYTES.encode("🙂" * 20 + "ab" + "🙂" * 20))
+    answer = ask(address, "🙂" * 20 + "ac" + "🙂" * 20)
+    assert f"\n  {'🙂' * 14}a»c«{'🙂' * 15}\n" in answer
+
+
 def test_token_ids_have_no_text(address: str) -> None:
     ids = ",".join(["120"] * 20 + ["7"] + ["120"] * 20)
     answer = ask(address, "--tokens", ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from prefix_cache.cli.node import node as command
 from prefix_cache.client import NodeClient
 from prefix_cache.errors import ClientLimit
 from prefix_cache.node import NodeConfig
+from prefix_cache.node.config_file import read_settings
 from tests.cli.commands import first_line, run, running
 
 WHO = Identity("m")
@@ -50,6 +52,46 @@ def test_a_file_that_makes_no_sense_is_one_line_and_exit_code_2(tmp_path: Path) 
     done = run("node", "--config", str(path))
     assert done.returncode == 2
     assert done.stderr == f"error: {path}: num_blocks is 'many', expected an integer\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("listen = []", [], "{path}: listen is empty, expected an address or more"),
+        ("num_blocks = 0", [], "{path}: num_blocks is 0, expected 1 to 2147483647"),
+        ("lease = 700", [], "{path}: lease_s is 700.0, expected 0.001 to 600.0"),
+        ("lease = 700", ["--lease", "800"], "lease_s is 800.0, expected 0.001 to 600.0"),
+        ("num_blocks = 9", ["--lease", "nan"], "lease_s is nan, expected 0.001 to 600.0"),
+    ],
+)
+def test_a_value_out_of_range_is_said_with_the_file_it_came_from(
+    tmp_path: Path, text: str, options: list[str], said: str
+) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    done = run("node", "--config", str(path), *options)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {said.format(path=path)}\n"
+
+
+def test_a_shorter_longest_lease_shortens_the_one_that_nobody_set(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('listen = ["127.0.0.1:0"]\nmax_lease = 5')
+    with (
+        running("node", "--config", str(path)) as node,
+        NodeClient(first_line(node).removeprefix("listening on ")) as client,
+    ):
+        assert client.acquire(WHO, [1]).lease_s == 5.0
+
+
+def test_every_setting_is_an_option_and_a_key_of_the_file(tmp_path: Path) -> None:
+    options = {option.opts[0]: option.name for option in command.params}
+    path = tmp_path / "node.toml"
+    for name, default in asdict(NodeConfig()).items():
+        option = next(option for option, parameter in options.items() if parameter == name)
+        value = list(default) if name == "listen" else default
+        path.write_text(f"{option.removeprefix('--').replace('-', '_')} = {json.dumps(value)}")
+        assert read_settings(path) == {name: default}
 
 
 def test_the_help_shows_the_defaults_there_are() -> None:

@@ -80,8 +80,28 @@ def test_there_is_no_rate_where_there_is_nothing_to_divide() -> None:
     assert rates(Reading("a", 11.0, stats(0, 0, 0)), idle) == Rates(None, None, 0.0, 0.0)
 
 
-def test_a_restarted_node_or_one_that_was_away_begins_anew() -> None:
+@pytest.mark.parametrize("counts", [(800, 400, 25), (2000, 99, 25), (2000, 400, 4)])
+def test_a_node_with_a_counter_that_went_back_was_restarted(counts: tuple[int, int, int]) -> None:
     before = Reading("a", 10.0, stats(1000, 100, 5))
-    restarted = Reading("a", 11.0, stats(10, 5, 0))
-    assert rates(restarted, before) == Rates(0.5, None, None, None)
-    assert rates(before, Reading("a", 9.0, error="away")) == Rates(0.1, None, None, None)
+    now = Reading("a", 11.0, stats(*counts))
+    assert rates(now, before) == Rates(counts[1] / counts[0], None, None, None)
+
+
+def test_a_node_that_was_away_begins_anew() -> None:
+    now = Reading("a", 10.0, stats(1000, 100, 5))
+    assert rates(now, Reading("a", 9.0, error="away")) == Rates(0.1, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("interval", "complaint"),
+    [
+        ("0.09", "0.09 is not in the range 0.1<=x<=3600"),
+        ("3600.1", "3600.1 is not in the range 0.1<=x<=3600"),
+        ("inf", "inf is not in the range 0.1<=x<=3600"),
+        ("nan", "nan is no number of seconds"),
+    ],
+)
+def test_an_interval_is_a_tenth_of_a_second_to_an_hour(interval: str, complaint: str) -> None:
+    done = run("top", "--node", "127.0.0.1:1", "--interval", interval)
+    assert done.returncode == 2
+    assert complaint in done.stderr

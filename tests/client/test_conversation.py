@@ -186,6 +186,18 @@ async def test_a_turn_whose_lease_ran_out_is_opened_again() -> None:
         assert (await conversation.turn([2])).num_cached_tokens == 48
 
 
+async def test_a_turn_whose_worker_came_back_empty_is_opened_again(running: RunningNode) -> None:
+    async with AsyncNodeClient(running.address) as client:
+        conversation = AsyncConversation(client, WHO)
+        await conversation.turn([1] * 40)
+        await conversation.commit()
+        running.node.meet_worker(8)
+        with pytest.raises(errors.WorkerRestarted):
+            await conversation.append([2])
+        turn = await conversation.turn([2])
+        assert (turn.num_tokens, turn.num_cached_tokens) == (41, 0)
+
+
 async def test_extra_keys_hold_for_the_turns_after(
     begin: Begin, prompts: list[node_pb2.Prompt]
 ) -> None:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from grpc import aio
 
 from prefix_cache import Identity
 from prefix_cache.client import (
@@ -17,8 +18,10 @@ from prefix_cache.client import (
     SnapshotEnded,
     SnapshotStarted,
 )
-from prefix_cache.errors import InvalidArgument, Unavailable
+from prefix_cache.errors import InvalidArgument, MessageTooLarge, Unavailable
 from prefix_cache.index import BlocksRemoved, BlocksStored, Cleared
+from prefix_cache.v1 import node_pb2, node_pb2_grpc
+from prefix_cache.wire import event_to_wire
 from tests.client.relay import relay
 from tests.node.nodes import RunningNode, packed, running_node
 
@@ -192,3 +195,69 @@ async def test_a_snapshot_that_broke_off_begins_again(running: RunningNode) -> N
             seen += kinds(await take(events, 1))
         # What had arrived before the cut may come first.
         assert seen[-62:] == ["60 SnapshotStarted", *["60 BlocksStored"] * 60, "60 SnapshotEnded"]
+
+
+class Scripted(node_pb2_grpc.NodeServiceServicer):
+    """A node whose streams are given, one for each watch; the last one stays open."""
+
+    def __init__(self, *streams: list[NodeEvent]) -> None:
+        self._streams = iter(streams)
+        self.asked: list[tuple[int, int]] = []
+
+    async def Watch(  # type: ignore[override]  # noqa: N802  (the stubs know generators only)
+        self, request: node_pb2.WatchRequest, context: Any
+    ) -> None:
+        self.asked.append((request.incarnation, request.after))
+        for event in next(self._streams):
+            await context.write(event_to_wire(event, with_tokens=False))
+        await asyncio.Event().wait()
+
+
+async def test_a_follower_asks_again_for_events_that_were_missed() -> None:
+    """F081: of 1, 2 and 3 the second one got lost."""
+    one, two, three = (NodeEvent(7, number, Cleared()) for number in (1, 2, 3))
+    node = Scripted([one, three], [two, three])  # type: ignore[abstract]
+    server = aio.server()
+    node_pb2_grpc.add_NodeServiceServicer_to_server(node, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with (
+            AsyncNodeClient(f"127.0.0.1:{port}") as client,
+            aclosing(client.follow()) as events,
+        ):
+            assert await take(events, 3) == [one, two, three]
+        assert node.asked == [(0, 0), (7, 1)]
+    finally:
+        await server.stop(None)
+
+
+async def test_a_follower_survives_an_event_that_no_message_holds(running: RunningNode) -> None:
+    """What it says is in the snapshot that follows."""
+    huge = BlocksStored((b"h",), None, bytes(65 * 1024 * 1024), 16, (b"",), WHO)
+    async with (
+        AsyncNodeClient(running.address) as client,
+        aclosing(client.follow(include_tokens=True)) as events,
+    ):
+        await take(events, 2)
+        running.node.log.record(huge)
+        assert kinds(await take(events, 2)) == ["1 SnapshotStarted", "1 SnapshotEnded"]
+        serve(running, 1)
+        assert kinds(await take(events, 1)) == ["2 BlocksStored"]
+
+
+async def test_a_follower_gives_up_on_a_snapshot_that_no_message_holds() -> None:
+    """65 blocks of 1 MiB of tokens each."""
+    async with (
+        running_node(num_blocks=65, block_size=2**18) as running,
+        AsyncNodeClient(running.address) as client,
+        aclosing(client.follow(include_tokens=True)) as events,
+    ):
+        await take(events, 2)
+        cache = running.node.cache
+        sequence = cache.acquire(WHO, bytes(65 * 2**20))
+        cache.commit(sequence, 65 * 2**18)
+        cache.release(sequence)
+        assert kinds(await take(events, 1)) == ["1 SnapshotStarted"]
+        with pytest.raises(MessageTooLarge):
+            await take(events, 1)

@@ -96,6 +96,25 @@ def test_another_life_seen_in_its_middle_voids_all_claims_and_asks_for_a_snapsho
     assert (held(node), position(node)) == ([5, 6], (NEXT_LIFE, 6))
 
 
+@pytest.mark.parametrize("late", [1, 3, 8])
+def test_an_event_of_an_ended_life_that_comes_late_brings_nothing_back(late: int) -> None:
+    """F090, F092, for who follows a node: the node is empty, whatever was on its way before."""
+    node = holdings([*snapshot(2, stored(1, 2)), *snapshot(0, life=NEXT_LIFE)])
+    for event in (live(late, stored(5)), *snapshot(late, stored(1, 2))):
+        node.apply(event)
+    assert (held(node), position(node)) == ([], (NEXT_LIFE, 0))
+    node.apply(live(1, stored(7), NEXT_LIFE))
+    assert (held(node), position(node)) == ([7], (NEXT_LIFE, 1))
+
+
+def test_so_many_ended_lives_are_remembered_and_no_more() -> None:
+    node = holdings(live(1, stored(life), life) for life in range(1, 1_003))
+    node.apply(live(1, stored(2), 2))
+    assert held(node) == []
+    node.apply(live(1, stored(1), 1))
+    assert held(node) == [1]
+
+
 def test_a_block_without_the_blocks_before_it_is_no_prefix() -> None:
     """F082: block 5 comes before blocks 1 to 4; it waits for them and begins no chain."""
     chain = names(1, 2, 3, 4, 5)

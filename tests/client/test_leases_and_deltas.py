@@ -35,11 +35,15 @@ async def test_a_fork_has_a_lease_of_its_own(client: Any, running: RunningNode) 
     await client.release(sequence.id)
 
 
-@pytest.mark.parametrize("lease_s", [0, -1.0, float("nan"), float("inf"), "60"])
+@pytest.mark.parametrize(
+    "lease_s", [0, -1.0, 0.000_9, 1e12, float("nan"), float("inf"), "60", True]
+)
 async def test_a_lease_that_is_no_time_never_leaves(
     client: Any, running: RunningNode, lease_s: Any
 ) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"lease_s is .*, expected seconds"):
+    with pytest.raises(
+        errors.InvalidArgument, match=r"lease_s is .*, expected seconds from 0\.001 to"
+    ):
         await client.acquire(WHO, [1], lease_s=lease_s)
     assert running.node.cache.stats().live_sequences == 0
 

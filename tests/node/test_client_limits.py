@@ -16,7 +16,15 @@ from prefix_cache.client import (
     Release,
     Released,
 )
-from prefix_cache.errors import ClientLimit, InvalidArgument, PrefixCacheError
+from prefix_cache.errors import (
+    ClientLimit,
+    InvalidArgument,
+    MessageTooLarge,
+    PrefixCacheError,
+    PromptTooLarge,
+    UnknownPrefix,
+)
+from prefix_cache.index import Prefix
 from prefix_cache.node import Node, NodeConfig
 from prefix_cache.node.quotas import Holding, Holdings
 from prefix_cache.node.sequences import NumberedSequences
@@ -72,7 +80,7 @@ async def test_a_client_has_no_more_blocks_than_it_may_whatever_is_cached() -> N
                 ]
             )
             assert [type(result) for result in results] == [
-                ClientLimit,
+                PromptTooLarge,
                 AcquiredSequence,
                 Appended,
                 ClientLimit,
@@ -80,12 +88,7 @@ async def test_a_client_has_no_more_blocks_than_it_may_whatever_is_cached() -> N
                 ClientLimit,
                 Released,
             ]
-            assert details(results[0]) == {
-                "what": "blocks",
-                "held": "0",
-                "needed": "5",
-                "limit": "4",
-            }
+            assert str(results[0]) == "one client may hold 4 blocks, 5 are needed at once"
             assert details(results[3]) == {
                 "what": "blocks",
                 "held": "4",
@@ -97,14 +100,28 @@ async def test_a_client_has_no_more_blocks_than_it_may_whatever_is_cached() -> N
 
 async def test_a_prompt_in_delta_form_counts_with_what_it_goes_on_from() -> None:
     async with (
-        running_node(max_blocks_per_client=4) as running,
+        running_node(max_blocks_per_client=5) as running,
         AsyncNodeClient(running.address) as client,
     ):
         sequence = await client.acquire(WHO, [1] * 64)
         prefix = (await client.commit(sequence.id, 64)).prefix
         await client.release(sequence.id)
-        with pytest.raises(ClientLimit, match="holds 0 blocks and needs 5 more"):
+        with pytest.raises(PromptTooLarge, match="one client may hold 5 blocks, 6 are needed"):
+            await client.acquire(WHO, [2] * 17, after=prefix)
+        await client.acquire(WHO, [1] * 16)
+        with pytest.raises(ClientLimit, match="holds 1 blocks and needs 5 more"):
             await client.acquire(WHO, [2], after=prefix)
+        assert running.node.quotas.refusals == 2
+
+
+async def test_a_prefix_that_is_not_known_is_said_to_be_so_however_long_it_is_said_to_be() -> None:
+    async with (
+        running_node(max_blocks_per_client=4) as running,
+        AsyncNodeClient(running.address) as client,
+    ):
+        with pytest.raises(UnknownPrefix):
+            await client.acquire(WHO, [2], after=Prefix(b"h" * 16, 2**32 - 16))
+        assert running.node.quotas.refusals == 0
 
 
 @pytest.mark.parametrize("limit", [62, 63, 64, 65])
@@ -122,7 +139,7 @@ async def test_the_limit_comes_before_the_pool_on_either_side_of_it(limit: int) 
             error = isinstance(result, PrefixCacheError)
             outcomes.append(result.reason if error else "opened")  # type: ignore[union-attr]
     expected = {
-        62: ["CLIENT_LIMIT", "CLIENT_LIMIT", "CLIENT_LIMIT"],
+        62: ["PROMPT_TOO_LARGE", "PROMPT_TOO_LARGE", "PROMPT_TOO_LARGE"],
         63: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
         64: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
         65: ["opened", "CLIENT_LIMIT", "POOL_EXHAUSTED"],
@@ -155,6 +172,19 @@ async def test_an_expired_lease_gives_its_share_back() -> None:
             while (await client.stats()).live_sequences:
                 pass
         assert running.node.leases_expired == 3
+
+
+async def test_a_step_of_too_many_operations_ends_the_session_and_none_is_carried_out() -> None:
+    async with (
+        running_node(max_operations_per_step=2) as running,
+        AsyncNodeClient(running.address) as client,
+        client.session() as session,
+    ):
+        assert len(await session.step([Acquire(1, WHO, [1]), Acquire(2, WHO, [2])])) == 2
+        with pytest.raises(MessageTooLarge, match="step 2 has 3 operations, expected at most 2"):
+            await session.step([Acquire(number, WHO, [1]) for number in (3, 4, 5)])
+        stats = await client.stats()
+        assert (stats.query_tokens, stats.live_sequences) == (2, 0)
 
 
 def test_what_hosts_hold_is_forgotten_with_their_last_sequence() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from prefix_cache import BlockCache, Identity
 from prefix_cache.client import NodeHoldings
-from prefix_cache.index import BlocksStored, Snapshot
+from prefix_cache.index import BlocksRemoved, BlocksStored, Cleared, Event, Snapshot
 from prefix_cache.node.event_log import EventLog
 from prefix_cache.node.watch import Watch
 from prefix_cache.wire import NodeEvent, SnapshotEnded, SnapshotStarted
@@ -82,6 +82,24 @@ def test_the_log_takes_no_more_memory_than_it_may() -> None:
     assert logged.log.reaches(LIFE, 1_930)
 
 
+def test_what_an_event_takes_counts_tokens_extra_keys_and_hashes() -> None:
+    def taken(event: Event) -> int:
+        log = Logged().log
+        log.record(event)
+        return log.bytes
+
+    def stored(hashes: int = 0, tokens: int = 0, key: bytes = b"") -> BlocksStored:
+        names = tuple(b"%d" % number for number in range(hashes))
+        return BlocksStored(names, None, bytes(tokens), 16, (key,), WHO)
+
+    nothing = taken(Cleared())
+    assert nothing == 512
+    assert taken(stored(tokens=1_000)) == nothing + 1_000
+    assert taken(stored(key=b"k" * 300)) == nothing + 300
+    assert taken(stored(hashes=10)) == nothing + 640
+    assert taken(BlocksRemoved((b"a", b"b"))) == nothing + 128
+
+
 def test_one_event_is_kept_however_large_it_is() -> None:
     """Otherwise who follows would get one snapshot after the other."""
     logged = Logged(max_bytes=1)
@@ -90,6 +108,13 @@ def test_one_event_is_kept_however_large_it_is() -> None:
     list(watch.news())
     logged.store(2)
     assert kinds(list(watch.news())) == ["2 BlocksStored"]
+
+
+def test_a_large_event_is_several_each_with_a_number() -> None:
+    log = Logged().log
+    log.record(BlocksRemoved(tuple(b"%d" % number for number in range(2_049))))
+    news = list(Watch(log, LIFE, 0, with_tokens=False).news())
+    assert kinds(news) == ["1 BlocksRemoved", "2 BlocksRemoved", "3 BlocksRemoved"]
 
 
 def test_events_that_come_while_a_snapshot_is_read_follow_it() -> None:

@@ -30,14 +30,23 @@ async def test_the_lease_granted_is_in_the_answer(
     assert unasked.lease == duration_pb2.Duration(seconds=60)
 
 
+@pytest.mark.parametrize(
+    ("lease", "value"),
+    [
+        (duration_pb2.Duration(), "0.0"),
+        (duration_pb2.Duration(nanos=999_999), "0.000999999"),
+        (duration_pb2.Duration(seconds=-1), "-1.0"),
+        (duration_pb2.Duration(seconds=2**40), "1099511627776.0"),
+    ],
+)
 async def test_a_lease_of_no_time_opens_nothing(
-    running: RunningNode, stub: NodeServiceAsyncStub
+    running: RunningNode, stub: NodeServiceAsyncStub, lease: duration_pb2.Duration, value: str
 ) -> None:
-    call = stub.Acquire(node_pb2.AcquireRequest(prompt=PROMPT, lease=duration_pb2.Duration()))
+    call = stub.Acquire(node_pb2.AcquireRequest(prompt=PROMPT, lease=lease))
     assert await status_of(call) == (
         StatusCode.INVALID_ARGUMENT,
         "INVALID_ARGUMENT",
-        {"name": "lease", "value": "0.0"},
+        {"name": "lease_s", "value": value},
     )
     assert running.node.cache.stats().live_sequences == 0
 

@@ -7,8 +7,10 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,7 +22,11 @@ from prefix_cache.errors import CannotListen, PoolExhausted
 from prefix_cache.metrics_http import serving_metrics
 from prefix_cache.node import Node, NodeConfig
 from prefix_cache.node.metrics import node_registry
-from tests.node.nodes import RunningNode
+from prefix_cache.v1 import node_pb2
+from tests.node.nodes import RunningNode, status_of
+
+if TYPE_CHECKING:
+    from prefix_cache.v1.node_pb2_grpc import NodeServiceAsyncStub  # exists in the stubs only
 
 WHO = Identity("m")
 REQUESTS = "prefix_cache_request_duration_seconds"
@@ -102,6 +108,16 @@ async def test_the_counts_are_those_of_what_happened(client: AsyncNodeClient, ur
     assert later["prefix_cache_evicted_blocks_total"] == 2
     assert later["prefix_cache_evictable_blocks"] == 0
     assert later["prefix_cache_sessions"] == 0
+
+
+async def test_a_step_that_ends_its_session_is_measured_too(
+    stub: NodeServiceAsyncStub, url: str
+) -> None:
+    call = stub.Session(iter([node_pb2.SessionRequest()]))
+    assert (await status_of(call.read()))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    now = await scrape(url)
+    assert now["prefix_cache_session_step_operations_count"] == 1
+    assert now["prefix_cache_session_step_duration_seconds_count"] == 1
 
 
 async def test_a_prompt_refused_ten_times_is_one_query(client: AsyncNodeClient, url: str) -> None:

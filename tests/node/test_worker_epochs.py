@@ -20,9 +20,26 @@ PROMPT = list(range(40))
 async def test_the_first_epoch_said_is_the_workers(client: AsyncNodeClient) -> None:
     assert (await client.info()).worker_epoch == 0
     before = (await client.info()).incarnation
-    async with client.session(worker_epoch=7):
+    async with client.session() as silent, client.session(worker_epoch=7):
         info = await client.info()
+        assert await silent.step([]) == []
     assert (info.worker_epoch, info.incarnation) == (7, before)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_the_first_epoch_voids_what_was_claimed_before_any_was_said(
+    client: AsyncNodeClient, is_committed: bool
+) -> None:
+    """A worker that said nothing may have been another one, of another memory."""
+    sequence = await client.acquire(WHO, PROMPT)
+    if is_committed:
+        await client.commit(sequence.id, 40)
+        await client.release(sequence.id)
+    before = (await client.info()).incarnation
+    async with client.session(worker_epoch=7) as session:
+        assert session.incarnation != before
+        assert (await client.match(WHO, PROMPT)).num_cached_tokens == 0
+        assert (await client.stats()).live_sequences == 0
 
 
 async def test_sessions_of_one_epoch_share_what_is_cached(client: AsyncNodeClient) -> None:
@@ -48,8 +65,10 @@ async def test_a_new_epoch_voids_all_that_was_claimed(
             assert info.incarnation == new.incarnation != before.incarnation
             stats = await client.stats()
             assert (stats.live_sequences, stats.cached, stats.free) == (0, 0, 64)
-            with pytest.raises(UnknownSequence):
+            with pytest.raises(WorkerRestarted, match="the worker's epoch is 8 now"):
                 await client.commit(leased.id, 40)
+            with pytest.raises(UnknownSequence):
+                await client.commit(leased.id + 1, 40)
             running.node.cache.audit()
 
             for session in (old, silent):
@@ -132,7 +151,7 @@ async def test_reset_keeps_the_incarnation_because_the_memory_is_still_there(
 def test_the_memory_of_ended_epochs_is_bounded() -> None:
     epochs = WorkerEpochs()
     begun = [epochs.begin(epoch) for epoch in range(1, 1003)]
-    assert begun == [False] + [True] * 1001
+    assert begun == [True] * 1002
     with pytest.raises(WorkerRestarted):
         epochs.begin(2)
     assert epochs.begin(1)
