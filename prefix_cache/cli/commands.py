@@ -7,9 +7,10 @@ runs, so that help is there at once.
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 import click
@@ -53,9 +54,16 @@ def _exit_codes() -> Iterator[None]:
     except BrokenPipeError:  # click ends without a word
         raise
     except OSError as error:
+        _give_up_output()
         raise _Failure(str(error)) from error
     except KeyboardInterrupt:  # click would exit with 1
         sys.exit(INTERRUPTED)
+
+
+def _give_up_output() -> None:
+    """Send what is still buffered nowhere: Python would try it again at exit, and fail."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Commands(click.Group):
@@ -65,7 +73,10 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with _exit_codes():
-            return super().invoke(ctx)
+            returned = super().invoke(ctx)
+            # What cannot be written is told while there is somebody to tell it.
+            sys.stdout.flush()
+            return returned
 
 
 @click.group(
