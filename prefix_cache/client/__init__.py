@@ -4,9 +4,10 @@ Every call raises the typed errors of ``prefix_cache.errors``.  ``Session`` is t
 engines: many operations in one message per engine step.
 """
 
+from prefix_cache.client.async_node import AsyncNodeClient
 from prefix_cache.client.conversation import AsyncConversation, Conversation
 from prefix_cache.client.holdings import NodeHoldings
-from prefix_cache.client.node import AsyncNodeClient, NodeClient
+from prefix_cache.client.node import NodeClient
 from prefix_cache.client.operations import (
     Acquire,
     Append,

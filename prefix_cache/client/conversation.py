@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from prefix_cache.client.async_node import AsyncNodeClient
 from prefix_cache.client.history import History, Steps, Value
-from prefix_cache.client.node import AsyncNodeClient, NodeClient
+from prefix_cache.client.node import NodeClient
 from prefix_cache.client.operations import Acquire, Append, Commit, Release, Result
 from prefix_cache.client.results import AcquiredSequence, Appended, Committed
 from prefix_cache.client.session import AsyncSession, Session

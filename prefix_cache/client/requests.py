@@ -86,3 +86,15 @@ def _uint(name: str, value: int, bits: int) -> int:
             value=repr(value),
         )
     return number
+
+
+def session_opening(
+    block_size: int, model: str, kv_dtype: str, worker_epoch: int
+) -> node_pb2.SessionOpen:
+    """Return what a session begins with."""
+    return node_pb2.SessionOpen(
+        block_size=uint32("block_size", block_size),
+        model=text("model", model),
+        kv_dtype=text("kv_dtype", kv_dtype),
+        worker_epoch=uint64("worker_epoch", worker_epoch),
+    )
