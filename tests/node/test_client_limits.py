@@ -126,7 +126,7 @@ async def test_a_prefix_that_is_not_known_is_said_to_be_so_however_long_it_is_sa
 
 @pytest.mark.parametrize("limit", [62, 63, 64, 65])
 async def test_the_limit_comes_before_the_pool_on_either_side_of_it(limit: int) -> None:
-    """63 blocks are asked for when 64, then 1 can be had."""
+    """F075: 63 blocks are asked for when 64, then 1 can be had."""
     async with (
         running_node(max_blocks_per_client=limit) as running,
         AsyncNodeClient(running.address) as client,
