@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 from prefix_cache.errors import PoolExhausted, PrefixCacheError
 
 if TYPE_CHECKING:
-    from prefix_cache.index import BlockCache, Identity, Sequence
+    from prefix_cache.index import BlockCache, ExtraKey, Identity, Prefix, Sequence
 
 __version__ = "0.1.0"
 
-__all__ = ["BlockCache", "Identity", "PoolExhausted", "PrefixCacheError", "Sequence"]
+__all__ = [
+    "BlockCache",
+    "ExtraKey",
+    "Identity",
+    "PoolExhausted",
+    "Prefix",
+    "PrefixCacheError",
+    "Sequence",
+]
 
 if not TYPE_CHECKING:  # mypy would take any name for one of ours
 

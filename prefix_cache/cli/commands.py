@@ -89,7 +89,8 @@ class _Commands(click.Group):
 def commands() -> None:
     """Keep the KV blocks of LLM conversations, find them again, and know what it saved.
 
-    Exit codes: 0 done, 1 failed, 2 bad usage or input, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 bad usage or input, 128 and more ended by a signal, such as
+    130 by Ctrl-C.  A node or router that was told to end has done so, and exits with 0.
     """
 
 

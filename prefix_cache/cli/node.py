@@ -93,7 +93,12 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def node(
-    context: click.Context, /, config_file: Path | None, as_json: bool, **options: Any
+    context: click.Context,
+    /,
+    config_file: Path | None,
+    as_json: bool,
+    until_eof: bool,
+    **options: Any,
 ) -> None:
     """Run a cache node beside an inference worker.
 
@@ -109,7 +114,7 @@ def node(
     }
     config = _config(config_file, given, default_lease_s=options["lease_s"])
     log_to_stderr()
-    stats = run_node(config, announce(as_json))
+    stats = run_node(config, announce(as_json, until_eof))
     if as_json:
         click.echo(json.dumps({"event": "stopped", "stats": asdict(stats)}))
     else:

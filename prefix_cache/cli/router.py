@@ -34,7 +34,9 @@ from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until
 )
 @until_eof_option
 @json_option
-def router(nodes: tuple[str, ...], listen: tuple[str, ...], policy: str, as_json: bool) -> None:
+def router(
+    nodes: tuple[str, ...], listen: tuple[str, ...], policy: str, as_json: bool, until_eof: bool
+) -> None:
     """Run a router that sends each turn of a conversation to the node that holds its prefix.
 
     It listens once each node was probed.  SIGTERM or Ctrl-C ends it.
@@ -44,4 +46,4 @@ def router(nodes: tuple[str, ...], listen: tuple[str, ...], policy: str, as_json
 
     log_to_stderr()
     config = RouterConfig(nodes=parse_nodes(nodes), listen=listen, policy=policy)
-    run_router(config, announce(as_json))
+    run_router(config, announce(as_json, until_eof))

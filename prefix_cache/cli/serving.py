@@ -15,12 +15,6 @@ import click
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 
 
-def _end_with_stdin(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    """Let the end of standard input do from now on what SIGTERM does."""
-    if given:
-        threading.Thread(target=_await_end_of_stdin, daemon=True).start()
-
-
 def _await_end_of_stdin() -> None:
     # Not through sys.stdin: a thread that waits there keeps the interpreter from ending.
     with contextlib.suppress(OSError):  # there is none
@@ -32,8 +26,6 @@ def _await_end_of_stdin() -> None:
 until_eof_option = click.option(
     "--until-eof",
     is_flag=True,
-    expose_value=False,
-    callback=_end_with_stdin,
     help="End when standard input does, for example because the parent process is gone.",
 )
 
@@ -43,8 +35,11 @@ def log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
 
 
-def announce(as_json: bool) -> Callable[[list[str]], None]:
-    """Return what prints the addresses listened on."""
+def announce(as_json: bool, until_eof: bool) -> Callable[[list[str]], None]:
+    """Return what is called once the server listens: it prints the addresses.
+
+    With ``until_eof``, the end of standard input does from then on what SIGTERM does.
+    """
 
     def on_ready(addresses: list[str]) -> None:
         if as_json:
@@ -52,5 +47,7 @@ def announce(as_json: bool) -> Callable[[list[str]], None]:
         else:
             for address in addresses:
                 click.echo(f"listening on {address}")
+        if until_eof:
+            threading.Thread(target=_await_end_of_stdin, daemon=True).start()
 
     return on_ready

@@ -73,8 +73,9 @@ class AsyncNodeClient(AsyncConnection):
     ) -> AcquiredSequence:
         """Open a sequence; it ends when nothing touches it for ``lease_s`` seconds.
 
-        In delta form ``tokens`` are those ``after`` a prefix that ``commit`` returned; raises
-        ``UnknownPrefix`` when the prompt is to be sent in full.  ``resumed`` says that the prompt
+        In delta form ``tokens`` are those ``after`` the prefix that the last ``commit`` of a
+        sequence returned before it was released; raises ``UnknownPrefix`` when that is not known
+        (any more) and the prompt is to be sent in full.  ``resumed`` says that the prompt
         was acquired before and preempted, for the counts.  Raises ``PoolExhausted``,
         ``PromptTooLarge``, ``ClientLimit`` or ``Draining``.
         """

@@ -48,9 +48,9 @@ class NodeHoldings:
         """Take note of an event; one that was applied before changes nothing.
 
         A new incarnation makes all earlier claims void; events of the earlier one that come late
-        change nothing.  Raises ``EventGap`` when events before
-        this one were missed: nothing is known to be wrong, but something may be, until the node
-        has been watched from ``position`` on.
+        change nothing.  Raises ``EventGap`` when events before this one were missed: nothing is
+        known to be wrong, but something may be, until the node has been watched from
+        ``position`` on.
         """
         if event.incarnation != self._incarnation:
             if event.incarnation in self._ended:

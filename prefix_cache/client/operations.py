@@ -27,8 +27,9 @@ from prefix_cache.wire import error_from_operation
 class Acquire:
     """Open a sequence under a number of your choice: match, pin and allocate in one step.
 
-    In delta form ``tokens`` are those ``after`` a prefix that ``Commit`` returned.  ``resumed``
-    says that the prompt was acquired before and preempted, for the counts.
+    In delta form ``tokens`` are those ``after`` the prefix that the last ``Commit`` of a sequence
+    returned before it was released.  ``resumed`` says that the prompt was acquired before and
+    preempted, for the counts.
     """
 
     sequence_id: int

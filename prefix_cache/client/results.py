@@ -43,8 +43,8 @@ class Appended:
 class Committed:
     """``num_committed_tokens`` of the sequence are committed now.
 
-    ``prefix`` is the part of it that can be found, which a later prompt in delta form goes on
-    ``after``; None where there is none.
+    ``prefix`` is the part of it that can be found, None where there is none.  The last one before
+    the release is what a later prompt in delta form goes on ``after``.
     """
 
     num_committed_tokens: int

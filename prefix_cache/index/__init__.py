@@ -3,6 +3,7 @@
 from prefix_cache.index.cache import BlockCache
 from prefix_cache.index.diagnosis import Explanation, Reason, ReasonKind
 from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared, Event
+from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.results import Appended, Match, Prefix, Stats
 from prefix_cache.index.sequence import Sequence
@@ -16,6 +17,7 @@ __all__ = [
     "Cleared",
     "Event",
     "Explanation",
+    "ExtraKey",
     "Identity",
     "Match",
     "Prefix",

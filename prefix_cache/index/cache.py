@@ -57,7 +57,11 @@ class BlockCache:
 
     ``on_event`` is called with every change of the findable set before the call that made it
     returns; what it raises is logged and goes no further, since the change has happened.
-    ``hash_function(parent, block, extra)`` replaces the chain hash.
+    ``hash_function(parent, block, extra)`` replaces the chain hash; what it raises comes through,
+    and nothing has changed then either.
+
+    An extra key is ``(start, end | None, key | None)`` over token positions: ``end`` None reaches
+    to the end of the sequence, ``key`` None forbids reuse from its block on.
     """
 
     def __init__(
@@ -125,9 +129,9 @@ class BlockCache:
         will be, ``InvalidTokens`` for an empty prompt.
 
         In delta form ``tokens`` are those after the prefix ``after``, which a sequence of this
-        identity had committed when it was released (``findable_prefix``).  It is taken by its
-        hash, without comparing its tokens.  Raises ``UnknownPrefix`` when it is not known or not
-        there any more.
+        identity had committed when it was released (its last ``findable_prefix``).  It is taken
+        by its hash, without comparing its tokens.  Raises ``UnknownPrefix`` when it is not known
+        or not there any more.
 
         ``resumed`` says that the prompt was acquired before and preempted.  It counts as no new
         query or hit then; what has to be computed again counts as recomputed.
@@ -313,7 +317,9 @@ class BlockCache:
     # --- inside -----------------------------------------------------------------------------
 
     def _keys(self, extra_keys: Iterable[ExtraKey]) -> ExtraKeys:
-        return ExtraKeys(extra_keys, self._block_size) if extra_keys != () else self._no_keys
+        if isinstance(extra_keys, tuple) and not extra_keys:
+            return self._no_keys
+        return ExtraKeys(extra_keys, self._block_size)
 
     def _start(self, identity: Identity, after: Prefix | None, keys: ExtraKeys) -> Place:
         check_identity(identity)

@@ -47,7 +47,8 @@ class PrefixEnds:
         if place is None:
             raise UnknownPrefix(
                 f"no known sequence of this identity ends after {prefix.num_tokens} tokens with "
-                f"block hash {prefix.block_hash.hex()!r}: send the prompt in full",
+                f"block hash {prefix.block_hash.hex()!r} (a sequence counts once it is released, "
+                "with its last commit): send the prompt in full",
                 num_tokens=prefix.num_tokens,
                 block_hash=prefix.block_hash.hex(),
             )

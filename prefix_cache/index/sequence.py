@@ -16,8 +16,9 @@ from prefix_cache.index.tokens import TOKEN_BYTES
 class Sequence:
     """A live sequence of a ``BlockCache``, opened by ``acquire`` or ``fork``.
 
-    Read ``id``, ``block_table``, ``num_tokens``, ``num_cached_tokens`` (found at acquire) and
-    ``num_committed_tokens``; everything else belongs to the index.
+    Read ``id``, ``block_table``, ``num_tokens``, ``num_cached_tokens`` (found at acquire),
+    ``num_committed_tokens`` and, before the release, ``findable_prefix``; everything else belongs
+    to the index.
     """
 
     __slots__ = (

@@ -24,7 +24,7 @@ def explain(node: Node, request: node_pb2.ExplainRequest) -> Explanation:
     if request.across_salts and not node.config.allow_explain_across_salts:
         raise PermissionDenied(
             f"node {node.config.name!r} explains nothing across salts: it was started without "
-            "allow_explain_across_salts",
+            "--allow-explain-across-salts",
             node=node.config.name,
         )
     return node.cache.explain(

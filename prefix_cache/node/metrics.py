@@ -30,7 +30,9 @@ class _State(Collector):
     def collect(self) -> Iterator[Metric]:
         node, stats = self._node, self._node.cache.stats()
         yield CounterMetricFamily(
-            "prefix_cache_queries", "Prompt tokens of admitted sequences.", stats.query_tokens
+            "prefix_cache_queries",
+            "Prompt tokens of acquired sequences, but for resumed ones.",
+            stats.query_tokens,
         )
         yield CounterMetricFamily(
             "prefix_cache_hits", "Those of them that were cached.", stats.hit_tokens
@@ -59,7 +61,7 @@ class _State(Collector):
         )
         yield CounterMetricFamily(
             "prefix_cache_client_limit_refusals",
-            "Sequences and tokens refused since one client may not hold more.",
+            "Calls and operations refused since one client may not hold more.",
             node.quotas.refusals,
         )
         yield CounterMetricFamily(

@@ -21,9 +21,9 @@ class WorkerEpochs:
         self._ended: deque[int] = deque(maxlen=_MAX_ENDED)
 
     def begin(self, epoch: int) -> bool:
-        """Take note of a session of ``epoch``; return whether it begins another life.
+        """Take note of a session of ``epoch``; return whether it may begin another life.
 
-        The first one said does: which life it was before, nobody knows.
+        The first one said may: which life it was before, nobody knows.
 
         Raises ``WorkerRestarted`` for a life that has ended: a worker that was replaced must not
         claim the node back.
