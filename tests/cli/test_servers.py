@@ -73,6 +73,17 @@ def test_a_node_serves_metrics_where_it_says() -> None:
         assert node.wait(30) == 0
 
 
+def test_a_standard_input_that_has_ended_already_ends_a_node_in_order() -> None:
+    """As under a supervisor that gives none: the error is told, the drain is said."""
+    done = run("node", "--listen", "127.0.0.1:0", "--num-blocks", "64", "--until-eof")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1] == (
+        "stopped: 0 of 0 prompt tokens were cached, 0 of 64 blocks are, 0 were evicted"
+    )
+    done = run("node", "--listen", "nowhere", "--until-eof")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
 def test_a_node_may_live_until_its_standard_input_ends() -> None:
     """As its supervisor's end of a pipe does, however that one ends."""
     options = ("--listen", "127.0.0.1:0", "--until-eof", "--json")

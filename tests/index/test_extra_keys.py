@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from prefix_cache import BlockCache
@@ -156,3 +157,10 @@ def test_a_thousand_keys_one_after_another_are_kept_apart() -> None:
     other = [*keys[:700], (1400, 1401, b"another"), *keys[701:]]
     assert cache.match(WHO, tokens, other).num_cached_tokens == 1400
     assert cache.match(WHO, tokens, keys[:999]).num_cached_tokens == 1996
+
+
+def test_what_is_no_list_of_keys_is_refused_whatever_it_compares_to() -> None:
+    cache = BlockCache(num_blocks=8, block_size=4)
+    for bad in (np.array([1, 2]), 5, [(0, 4)], "key"):
+        with pytest.raises(InvalidExtraKeys):
+            cache.acquire(WHO, [1], bad)  # type: ignore[arg-type]
