@@ -317,7 +317,7 @@ class BlockCache:
     # --- inside -----------------------------------------------------------------------------
 
     def _keys(self, extra_keys: Iterable[ExtraKey]) -> ExtraKeys:
-        if isinstance(extra_keys, tuple) and not extra_keys:
+        if isinstance(extra_keys, tuple | list) and not extra_keys:
             return self._no_keys
         return ExtraKeys(extra_keys, self._block_size)
 

@@ -72,7 +72,8 @@ class Node:
     def release(self, sequence: Sequence) -> None:
         """End a sequence."""
         self.cache.release(sequence)
-        if not self.cache.stats().live_sequences:
+        # Only a drain waits for that, and it forgets what was said before.
+        if self.draining and not self.cache.stats().live_sequences:
             self._no_sequence_left.set()
 
     def blocks_for(self, num_tokens: int) -> int:

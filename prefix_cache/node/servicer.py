@@ -20,6 +20,8 @@ from prefix_cache.node.session import Session
 from prefix_cache.node.watch import Watch
 from prefix_cache.v1 import node_pb2, node_pb2_grpc
 from prefix_cache.wire import (
+    acquired_to_wire,
+    appended_to_wire,
     block_ids_to_wire,
     committed_to_wire,
     duration_to_wire,
@@ -55,23 +57,17 @@ class NodeServicer(node_pb2_grpc.NodeServiceServicer):
         handle = random_id()
         sequence = self._sequences.acquire(handle, request, self._holdings.of_peer(peer))
         self._sequences.grant(handle, lease_s)
-        return node_pb2.AcquireResponse(
-            sequence_id=handle,
-            num_cached_tokens=sequence.num_cached_tokens,
-            num_tokens=sequence.num_tokens,
-            block_table=block_ids_to_wire(sequence.block_table),
-            lease=duration_to_wire(lease_s),
-        )
+        response = node_pb2.AcquireResponse(sequence_id=handle, lease=duration_to_wire(lease_s))
+        acquired_to_wire(response, sequence)
+        return response
 
     @unary
     def Append(self, request: node_pb2.AppendRequest) -> node_pb2.AppendResponse:
         """Add tokens."""
         appended, num_tokens = self._sequences.append(request.sequence_id, request.tokens)
-        return node_pb2.AppendResponse(
-            new_block_ids=block_ids_to_wire(appended.new_block_ids),
-            copies=[node_pb2.BlockCopy(src=src, dst=dst) for src, dst in appended.copies],
-            num_tokens=num_tokens,
-        )
+        response = node_pb2.AppendResponse()
+        appended_to_wire(response, appended, num_tokens)
+        return response
 
     @unary
     def Commit(self, request: node_pb2.CommitRequest) -> node_pb2.CommitResponse:

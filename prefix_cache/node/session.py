@@ -11,7 +11,13 @@ from prefix_cache.node.node import Node
 from prefix_cache.node.quotas import Holding
 from prefix_cache.node.sequences import NumberedSequences
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import block_ids_to_wire, committed_to_wire, error_to_operation, reportable
+from prefix_cache.wire import (
+    acquired_to_wire,
+    appended_to_wire,
+    committed_to_wire,
+    error_to_operation,
+    reportable,
+)
 
 # How long a step of many operations may keep others waiting.
 _SLICE_S = 0.005
@@ -108,15 +114,10 @@ class Session:
         match operation.WhichOneof("kind"):
             case "acquire":
                 sequence = self._sequences.acquire(number, operation.acquire, self._holding)
-                result.acquire.num_cached_tokens = sequence.num_cached_tokens
-                result.acquire.num_tokens = sequence.num_tokens
-                result.acquire.block_table = block_ids_to_wire(sequence.block_table)
+                acquired_to_wire(result.acquire, sequence)
             case "append":
                 appended, num_tokens = self._sequences.append(number, operation.append.tokens)
-                result.append.new_block_ids = block_ids_to_wire(appended.new_block_ids)
-                for src, dst in appended.copies:
-                    result.append.copies.add(src=src, dst=dst)
-                result.append.num_tokens = num_tokens
+                appended_to_wire(result.append, appended, num_tokens)
             case "commit":
                 sequence = self._sequences.commit(number, operation.commit.num_tokens)
                 committed_to_wire(

@@ -24,6 +24,8 @@ from prefix_cache.wire.limits import (
     message_options,
 )
 from prefix_cache.wire.values import (
+    acquired_to_wire,
+    appended_to_wire,
     block_ids_from_wire,
     block_ids_to_wire,
     committed_to_wire,
@@ -44,6 +46,8 @@ __all__ = [
     "RefuseUndecodable",
     "SnapshotEnded",
     "SnapshotStarted",
+    "acquired_to_wire",
+    "appended_to_wire",
     "block_ids_from_wire",
     "block_ids_to_wire",
     "check_lease",

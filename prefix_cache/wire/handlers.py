@@ -24,10 +24,7 @@ def unary(
 
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> Response:
-        try:
-            return method(self, request)
-        except Exception as error:
-            return await context.abort_with_status(error_to_status(reportable(error)))
+        return await _answered(context, lambda: method(self, request))
 
     return handler
 
@@ -42,9 +39,13 @@ def unary_from_peer(
 
     @wraps(method)
     async def handler(self: Servicer, request: Request, context: Context) -> Response:
-        try:
-            return method(self, request, context.peer())
-        except Exception as error:
-            return await context.abort_with_status(error_to_status(reportable(error)))
+        return await _answered(context, lambda: method(self, request, context.peer()))
 
     return handler
+
+
+async def _answered(context: Context, answer: Callable[[], Response]) -> Response:
+    try:
+        return answer()
+    except Exception as error:
+        return await context.abort_with_status(error_to_status(reportable(error)))

@@ -1,4 +1,4 @@
-"""Identities, extra keys and block tables, to and from the wire."""
+"""Identities, extra keys, block tables and what calls bring, to and from the wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from google.protobuf.duration_pb2 import Duration
 from prefix_cache.errors import InvalidExtraKeys, InvalidIdentity
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.results import BlockIds, Prefix
+from prefix_cache.index.results import Appended, BlockIds, Prefix
+from prefix_cache.index.sequence import Sequence as LiveSequence
 from prefix_cache.v1 import node_pb2
 
 # What an empty `kv_dtype` on the wire means.
@@ -80,6 +81,25 @@ def prefix_from_prompt(prompt: node_pb2.Prompt) -> Prefix | None:
     if not prompt.parent_block_hash and not prompt.parent_num_tokens:
         return None
     return Prefix(prompt.parent_block_hash, prompt.parent_num_tokens)
+
+
+def acquired_to_wire(
+    message: node_pb2.AcquireResponse | node_pb2.AcquireResult, sequence: LiveSequence
+) -> None:
+    """Say in ``message`` what a sequence that was just opened has."""
+    message.num_cached_tokens = sequence.num_cached_tokens
+    message.num_tokens = sequence.num_tokens
+    message.block_table = block_ids_to_wire(sequence.block_table)
+
+
+def appended_to_wire(
+    message: node_pb2.AppendResponse | node_pb2.AppendResult, appended: Appended, num_tokens: int
+) -> None:
+    """Say in ``message`` what an append brought, and how many tokens the sequence has now."""
+    message.new_block_ids = block_ids_to_wire(appended.new_block_ids)
+    for src, dst in appended.copies:
+        message.copies.add(src=src, dst=dst)
+    message.num_tokens = num_tokens
 
 
 def committed_to_wire(
