@@ -4,12 +4,12 @@ BIN := .venv/bin
 READY := .venv/ready
 PROTOS := $(wildcard proto/prefix_cache/v1/*.proto)
 
-.PHONY: demo test check bench format proto wire setup clean
+.PHONY: demo test check bench format proto wire setup redis clean
 
 demo: $(READY)  ## play conversations through three nodes and a router, and show what was saved
 	$(BIN)/prefix-cache demo
 
-test: $(READY)  ## all tests
+test: $(READY) redis  ## all tests
 	$(BIN)/python -m pytest
 
 bench: $(READY)  ## measure, as ratios against baselines of the same run
@@ -40,6 +40,11 @@ proto: $(READY)  ## generate prefix_cache/v1 from proto/
 wire: $(READY)  ## record the wire contract after a compatible change of proto/
 	$(BIN)/buf breaking proto --against tests/contract/wire.txtpb
 	$(BIN)/buf build proto --exclude-source-info --as-file-descriptor-set -o tests/contract/wire.txtpb
+
+redis:  # the tests run against a real one
+	@command -v redis-server >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server; } \
+	  || { echo "redis-server is missing: install it, on Debian by 'apt-get install redis-server'"; exit 1; }
 
 setup: $(READY)  ## the virtual environment alone
 

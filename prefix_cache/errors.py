@@ -36,6 +36,14 @@ class InvalidMessage(InvalidArgument, reason="INVALID_MESSAGE"):
     """The bytes of a request are no message of the method called."""
 
 
+class InvalidRequest(InvalidArgument, reason="INVALID_REQUEST"):
+    """The body or a header of an HTTP request is none that can be served; names the ``param``."""
+
+
+class UnknownModel(InvalidArgument, LookupError, reason="UNKNOWN_MODEL"):
+    """No pool serves the model asked for."""
+
+
 class InvalidTokens(InvalidArgument, reason="INVALID_TOKENS"):
     """Token ids outside 0..2^32-1, a byte string that is no multiple of four, or none at all."""
 

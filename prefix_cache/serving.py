@@ -108,17 +108,25 @@ async def serve(
 
     ``on_ready`` gets the addresses listened on.  The rest is as in ``serving``.
     """
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
     async with serving(
         service, listen, max_message_bytes=max_message_bytes, grace_s=grace_s
     ) as addresses:
+        await until_stopped(lambda: on_ready(addresses))
+
+
+async def until_stopped(on_ready: Callable[[], None]) -> None:
+    """Return on SIGTERM or SIGINT; from then on another signal ends the process.
+
+    ``on_ready`` is called once they are waited for.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        on_ready()
+        await stop.wait()
+    finally:
         for number in signals:
-            loop.add_signal_handler(number, stop.set)
-        try:
-            on_ready(addresses)
-            await stop.wait()
-        finally:
-            for number in signals:
-                loop.remove_signal_handler(number)
+            loop.remove_signal_handler(number)

@@ -3,36 +3,109 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
+import uvloop
 
-from prefix_cache.serving import Service, serve
+from prefix_cache.serving import Service, serving, until_stopped
 from prefix_cache.v1 import router_pb2, router_pb2_grpc
 from router.config import RouterConfig
+from router.config_file import ConfigFile
+from router.decisions import Decisions
+from router.directory import Directory
+from router.discovery.discovering import discovering
 from router.dispatcher import Dispatcher
 from router.grpc_api import RouterServicer
-from router.watcher import watching
+from router.http_api import serving_http
+from router.metrics import router_registry
+from router.prompts import BodyReader
+from router.redis_directory import redis_directory
+from router.watcher import Watchers
+from router.workers.mailbox import Seat
+from router.workers.siblings import sharing
+from router.workers.supervisor import run_workers
 
 
-def run_router(config: RouterConfig, on_ready: Callable[[list[str]], None]) -> None:
-    """Route until SIGTERM or SIGINT.
+def run_router(
+    config: RouterConfig,
+    on_ready: Callable[[list[str]], None],
+    file: ConfigFile | None = None,
+) -> None:
+    """Route until SIGTERM or SIGINT, then let what is under way end.
 
-    ``on_ready`` gets the addresses listened on, once each node was probed; nodes that do not
-    answer do not keep the router from starting.  Raises CannotListen.
+    ``on_ready`` gets the addresses listened on, the URL of the proxy last, once each node was
+    probed; nodes that do not answer do not keep the router from starting.  Changes of the
+    ``file`` that the config came from are taken over.  Raises CannotListen.
     """
-    asyncio.run(_run(config, on_ready))
+    if config.workers == 1:
+        _run_process(config, file, None, on_ready)
+    else:
+        run_workers(config, file, _run_process, on_ready)
 
 
-async def _run(config: RouterConfig, on_ready: Callable[[list[str]], None]) -> None:
+def _run_process(
+    config: RouterConfig,
+    file: ConfigFile | None,
+    seat: Seat | None,
+    on_ready: Callable[[list[str]], None],
+) -> None:
+    # Pins and accounts are very many small objects that live long and know no cycles: looking
+    # through all of them now and then would hold up whatever is routed for 100 ms.
+    gc.set_threshold(*gc.get_threshold()[:2], 1000)
+
+    async def run() -> None:
+        async with running(config, file, seat) as addresses:
+            await until_stopped(lambda: on_ready(addresses))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop if config.http else None) as runner:
+        runner.run(run())
+
+
+@asynccontextmanager
+async def running(
+    config: RouterConfig, file: ConfigFile | None = None, seat: Seat | None = None
+) -> AsyncIterator[list[str]]:
+    """Route while the context is open; its value is the addresses listened on.
+
+    With a ``seat`` this is one of several workers.  Raises CannotListen.
+    """
     dispatcher = Dispatcher(config)
-    async with watching(dispatcher, config):
-        await serve(router_service(dispatcher), config.listen, on_ready=on_ready)
+    decisions = Decisions(max_decisions=config.max_decisions)
+    async with AsyncExitStack() as stack:
+        directory = None
+        if config.redis:
+            pins = dispatcher.conversations.pins
+            directory = await stack.enter_async_context(redis_directory(config, pins))
+            dispatcher.on_pin = directory.put_pin
+        if seat is not None:
+            await stack.enter_async_context(sharing(dispatcher, seat))
+        watchers = Watchers(dispatcher, config)
+        stack.push_async_callback(watchers.close)
+        await stack.enter_async_context(discovering(dispatcher, watchers, config, file))
+        addresses = []
+        if config.listen:
+            service = router_service(dispatcher, decisions, directory)
+            addresses += await stack.enter_async_context(serving(service, config.listen))
+        if config.http:
+            reader = BodyReader(dispatcher.pools, config.tenant_header)
+            registry = router_registry(dispatcher, reader, directory)
+            proxy = serving_http(
+                *(dispatcher, reader, decisions, config, registry),
+                directory=directory,
+                reuse_port=seat is not None,
+            )
+            addresses.append(await stack.enter_async_context(proxy))
+        yield addresses
 
 
-def router_service(dispatcher: Dispatcher) -> Service:
-    """Return what a router serves."""
-    servicer = RouterServicer(dispatcher)
+def router_service(
+    dispatcher: Dispatcher, decisions: Decisions, directory: Directory | None = None
+) -> Service:
+    """Return RouterService."""
+    servicer = RouterServicer(dispatcher, decisions, directory)
 
     def register(server: grpc.aio.Server) -> None:
         router_pb2_grpc.add_RouterServiceServicer_to_server(servicer, server)

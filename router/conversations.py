@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from router.nodes import Home
 from router.turn import ConversationKey
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(NamedTuple):
     """Where a conversation is at home, and how many of its tokens were committed there."""
 
     home: Home
     committed_tokens: int
     used_at: float
+    is_learned: bool = False
+    """Whether another router wrote it: what was sent home then, this one has not seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Holdings:
     """What is pinned to one life of a node."""
 
@@ -50,20 +52,32 @@ class Conversations:
         self._drop_expired()
         return self._pins.get(key)
 
-    def pin(self, key: ConversationKey, home: Home, committed_tokens: int) -> None:
+    def pin(
+        self, key: ConversationKey, home: Home, committed_tokens: int, *, is_learned: bool = False
+    ) -> Pin:
         """Make ``home`` the conversation's home, with this many tokens committed there."""
         self._drop_expired()
         if key in self._pins:
             self._drop(key)
         elif len(self._pins) == self._max_pins:
             self._drop(next(iter(self._pins)))
-        self._pins[key] = Pin(home, committed_tokens, self._clock())
-        self._count(home, 1, committed_tokens)
+        pin = self._pins[key] = Pin(home, committed_tokens, self._clock(), is_learned)
+        held = self._holdings.get(home)
+        if held is None:
+            held = self._holdings[home] = Holdings()
+        held.conversations += 1
+        held.committed_tokens += committed_tokens
+        return pin
+
+    def pins(self) -> list[tuple[ConversationKey, Pin]]:
+        """All pins as they are now, the one unused for longest first."""
+        self._drop_expired()
+        return list(self._pins.items())
 
     def holdings(self, home: Home) -> Holdings:
         """Return how many conversations are pinned to ``home``, and their committed tokens."""
         self._drop_expired()
-        return self._holdings.get(home, Holdings())
+        return replace(self._holdings.get(home, Holdings()))
 
     def _drop_expired(self) -> None:
         oldest_kept = self._clock() - self._ttl_s
@@ -75,12 +89,8 @@ class Conversations:
 
     def _drop(self, key: ConversationKey) -> None:
         pin = self._pins.pop(key)
-        self._count(pin.home, -1, -pin.committed_tokens)
-
-    def _count(self, home: Home, conversations: int, committed_tokens: int) -> None:
-        held = self._holdings.pop(home, Holdings())
-        held = Holdings(
-            held.conversations + conversations, held.committed_tokens + committed_tokens
-        )
-        if held.conversations:
-            self._holdings[home] = held
+        held = self._holdings[pin.home]
+        held.conversations -= 1
+        held.committed_tokens -= pin.committed_tokens
+        if not held.conversations:
+            del self._holdings[pin.home]

@@ -4,110 +4,277 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
-from prefix_cache.client import NodeState, Outcome
+from prefix_cache.client import NodeState, RouteReason
 from prefix_cache.errors import InvalidArgument
-from router.config import RouterConfig
-from router.conversations import Conversations
-from router.nodes import Node
-from router.open_routes import OpenRoutes
+from router.claims.text_tree import TextTree
+from router.config import NodeSpec, PoolConfig, RouterConfig
+from router.conversations import Conversations, Pin
+from router.ledger import Ledger, LedgerTurn
+from router.nodes import Home, Node
+from router.open_routes import OpenRoute, OpenRoutes
 from router.picker import Decision, pick
 from router.policies import POLICIES
-from router.turn import ConversationKey, Turn
+from router.turn import DEFAULT_POOL, ConversationKey, Turn
 
 log = logging.getLogger(__name__)
 
 
+class Pool:
+    """Nodes that are kept apart from others: claims and load of one say nothing of another."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self.config = config
+        self.policy = POLICIES[config.policy](config)
+        self.nodes: dict[str, Node] = {}
+        self.sent_texts = TextTree()
+        """What was sent to its engines, for those without a cache node."""
+
+
 class Dispatcher:
-    """Routes turns, takes their reports, and keeps what is known of each node.
+    """Routes turns, takes word of how they went, and keeps what is known of each node.
 
     A conversation is pinned to the life of a node (its incarnation) that served its last turn.
     So a node that failed and comes back as it was still holds its conversations, and one that
     comes back restarted holds none.
+
+    ``on_pin`` is told each pin that is written here.
     """
 
     def __init__(
-        self, config: RouterConfig, *, clock: Callable[[], float] = time.monotonic
+        self,
+        config: RouterConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_pin: Callable[[ConversationKey, Pin], None] = lambda key, pin: None,
     ) -> None:
-        self.nodes = {name: Node(name, address) for name, address in config.nodes.items()}
+        self.pools = {pool.name: Pool(pool) for pool in config.pools}
         self.conversations = Conversations(
             max_pins=config.max_pins, ttl_s=config.pin_ttl_s, clock=clock
         )
-        self.policy_name = config.policy
-        self._policy = POLICIES[config.policy]()
+        self.ledger = Ledger(max_accounts=config.max_decisions)
+        self.on_pin = on_pin
+        self._clock = clock
         self._open_routes = OpenRoutes(ttl_s=config.route_ttl_s, clock=clock)
-        self._turns_routed = 0
+        self.turns_routed = 0
+        self.decisions_by_reason = dict.fromkeys(RouteReason, 0)
+        self.retries = 0
+        """Turns routed again after a node could not serve them."""
+        self.unhashable = 0
+        """Turns routed of whose prompt no claim could be asked."""
+        for pool in config.pools:
+            for spec in pool.nodes:
+                self.add_node(pool.name, spec)
 
-    def route(
-        self,
-        conversation: ConversationKey | None,
-        prompt_tokens: int,
-        exclude: Iterable[str] = (),
-    ) -> tuple[int, Decision]:
-        """Choose a node for a turn and count its load there.
+    # --- turns ------------------------------------------------------------------------------
 
-        Returns the number to report it by, and the choice.  The conversation is pinned only
-        when the turn is reported as served.  Raises NoNodeAvailable.
+    def decide(self, turn: Turn) -> Decision:
+        """Choose a node for a turn without routing it: nothing is counted.
+
+        Raises NoNodeAvailable, and InvalidArgument for an unknown pool.
         """
         self._open_routes.drop_expired()
-        turn = Turn(conversation, prompt_tokens, frozenset(exclude), self._turns_routed)
-        pin = None if conversation is None else self.conversations.get(conversation)
-        decision = pick(self.nodes.values(), turn, pin, self._policy)
-        self._turns_routed += 1
-        return self._open_routes.open(turn, decision.node), decision
+        pool = self.pool(turn.pool)
+        return pick(pool.nodes.values(), turn, self._pin(turn), pool.policy, self._clock())
 
-    def report(
-        self, route_id: int, outcome: Outcome, cached_tokens: int = 0, committed_tokens: int = 0
-    ) -> None:
-        """Free the load of a routed turn and learn from how it went.
+    def route(self, turn: Turn) -> OpenRoute:
+        """Choose a node for a turn and count its load there, in one step.
 
-        Raises UnknownRoute, and InvalidArgument for more cached tokens than the prompt has.
+        The conversation is pinned only when the turn is accepted.  Raises NoNodeAvailable.
         """
-        route = self._open_routes.find(route_id)
-        node, turn = route.node, route.turn
-        if cached_tokens > turn.prompt_tokens:
-            raise InvalidArgument(
-                f"{cached_tokens} cached tokens were reported, the prompt of the turn has "
-                f"{turn.prompt_tokens}",
-                cached_tokens=cached_tokens,
-                prompt_tokens=turn.prompt_tokens,
+        turn = turn.numbered(self.turns_routed)
+        decision = self.decide(turn)
+        self.turns_routed += 1
+        self.decisions_by_reason[decision.reason] += 1
+        self.retries += bool(turn.exclude)
+        self.unhashable += not decision.is_hashable
+        return self._open_routes.open(turn, decision)
+
+    def number(self, route: OpenRoute) -> int:
+        """Give a route a number, for one who reports it from outside or is never heard of again."""
+        return self._open_routes.number(route)
+
+    def find_route(self, route_id: int) -> OpenRoute:
+        """Return the open route of a number.  Raises UnknownRoute."""
+        return self._open_routes.find(route_id)
+
+    def accepted(self, route: OpenRoute, committed_tokens: int = 0) -> None:
+        """Take word that the node began to answer: its prefill is done, the conversation pinned."""
+        self._open_routes.begin(route)
+        conversation = route.turn.conversation
+        if conversation is not None:
+            pin = self.conversations.pin(
+                conversation, route.home, committed_tokens or route.turn.prompt.num_tokens
             )
-        self._open_routes.close(route_id)
-        if outcome is Outcome.OK:
-            node.turns += 1
-            node.prompt_tokens += turn.prompt_tokens
-            node.cached_tokens += cached_tokens
-            if turn.conversation is not None:
-                self.conversations.pin(turn.conversation, route.home, committed_tokens)
-        elif outcome is Outcome.NODE_FAILED and node.failures == route.failures:
-            # Otherwise the report is about a failure known already, maybe mended since.
-            self.node_failed(node, "a turn was reported as failed")
+            self.on_pin(conversation, pin)
 
-    def list_nodes(self) -> list[Node]:
-        """Return the nodes in the order of the configuration, with overdue routes given up."""
+    def served(
+        self, route: OpenRoute, *, cached_tokens: int | None, prompt_tokens: int | None = None
+    ) -> None:
+        """Take word that the turn is over, and what of its prompt was cached (None: unsaid).
+
+        ``prompt_tokens`` is the engine's own count, where it says one.  What was claimed is
+        taken in proportion where the router's was another: its estimates are no loss.
+        """
+        if not self._open_routes.close(route):
+            return
+        node, turn, decision = route.node, route.turn, route.decision
+        promised, available = decision.promised_tokens, decision.available_tokens
+        counted = decision.prompt_tokens
+        if prompt_tokens is None:
+            prompt_tokens = counted
+        elif available:
+            promised = promised * prompt_tokens // counted
+            available = available * prompt_tokens // counted
+        node.turns += 1
+        node.prompt_tokens += prompt_tokens
+        if cached_tokens is not None:
+            cached_tokens = min(cached_tokens, prompt_tokens)
+            node.told_tokens += prompt_tokens
+            node.cached_tokens += cached_tokens
+        lives_on = node.incarnation == route.home.incarnation and node.state is not NodeState.GONE
+        if lives_on and decision.is_hashable:
+            node.claims.served(turn.prompt, promised, cached_tokens)
+        self.ledger.enter(
+            turn.conversation,
+            LedgerTurn(
+                node.name,
+                decision.reason.name.lower(),
+                prompt_tokens,
+                available,
+                promised,
+                cached_tokens,
+                decision.is_hashable,
+            ),
+        )
+
+    def not_served(self, route: OpenRoute) -> None:
+        """Take word that the turn ended for a reason that is not the node's."""
+        self._open_routes.close(route)
+
+    def failed(self, route: OpenRoute, why: str) -> None:
+        """Take word that the node could not be reached, or broke off."""
+        was_open = self._open_routes.close(route)
+        # Otherwise this is about a failure known already, maybe mended since.
+        if was_open and route.node.failures == route.failures:
+            self.node_failed(route.node, why)
+
+    def learn_pin(self, conversation: ConversationKey, pin: Pin) -> None:
+        """Take over the pin that routers share, which may be one that was written here."""
+        known = self.conversations.get(conversation)
+        is_news = known is None or known[:2] != pin[:2]
+        self.conversations.pin(
+            conversation,
+            pin.home,
+            pin.committed_tokens,
+            is_learned=is_news or (known is not None and known.is_learned),
+        )
+
+    def _pin(self, turn: Turn) -> Pin | None:
+        """Where the conversation is at home, or about to be."""
+        if turn.conversation is None:
+            return None
+        pin = self.conversations.get(turn.conversation)
+        if pin is not None and self._can_take(turn, pin.home):
+            return pin
+        route = self._open_routes.latest(turn.conversation)
+        if route is not None and self._can_take(turn, route.home):
+            # Of turns that come together without a home the others follow the first, and none
+            # waits for it.
+            return Pin(route.home, 0, self._clock())
+        return pin
+
+    def _can_take(self, turn: Turn, home: Home) -> bool:
+        node = self.pools[turn.pool].nodes.get(home.node)
+        return (
+            node is not None
+            and node.state is NodeState.READY
+            and node.incarnation == home.incarnation
+            and home.node not in turn.exclude
+        )
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    @property
+    def default_pool(self) -> Pool:
+        """The pool of who names none: the one of that name, else the first."""
+        return self.pools.get(DEFAULT_POOL) or next(iter(self.pools.values()))
+
+    def pool(self, name: str) -> Pool:
+        """Return a pool.  Raises InvalidArgument."""
+        if name not in self.pools:
+            raise InvalidArgument(
+                f"unknown pool {name!r}: expected one of {', '.join(self.pools)}", pool=name
+            )
+        return self.pools[name]
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node, pool by pool, with overdue routes given up."""
         self._open_routes.drop_expired()
-        return list(self.nodes.values())
+        for pool in self.pools.values():
+            yield from pool.nodes.values()
+
+    def node(self, name: str) -> Node:
+        """Return the node of a name.  Raises InvalidArgument."""
+        for node in self.nodes():
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes())
+        raise InvalidArgument(f"unknown node {name!r}: expected one of {known}", node=name)
+
+    def add_node(self, pool: str, spec: NodeSpec) -> Node:
+        """Take a node in; it can be chosen once it answered a probe.
+
+        Raises InvalidArgument for a name that is taken.
+        """
+        if any(node.name == spec.name for node in self.nodes()):
+            raise InvalidArgument(f"two nodes are named {spec.name!r}", name=spec.name)
+        node = Node(spec.name, spec.address, spec.url, pool)
+        self.pool(pool).nodes[spec.name] = node
+        return node
+
+    def remove_node(self, node: Node) -> None:
+        """Let a node go: its claims are dropped; turns in flight may still end."""
+        log.info("node %s is gone: %s", node.name, self._holdings_in_words(node))
+        self.pools[node.pool].nodes.pop(node.name, None)
+        node.state = NodeState.GONE
+        node.claims.clear()
+
+    def drain(self, node: Node, *, drain: bool = True) -> None:
+        """Make a node's conversations move away at their next turn, or let it take turns again."""
+        node.told_to_drain = drain
+        if drain and node.state is NodeState.READY:
+            self.node_draining(node)
+        elif not drain and node.state is NodeState.DRAINING:
+            node.state = NodeState.JOINING  # until its next probe
 
     def node_answered(self, node: Node, incarnation: int) -> None:
         """Take a good probe: the node can be chosen, and lives its life ``incarnation``."""
+        if node.state is NodeState.GONE:
+            return
         restarted = incarnation != node.incarnation
         if restarted and node.state in (NodeState.READY, NodeState.DRAINING):
             self.node_failed(node, "it restarted")
         if node.state is NodeState.FAILED:
             log.info("node %s is back, %s its cache", node.name, "without" if restarted else "with")
         node.incarnation = incarnation
-        node.state = NodeState.READY
+        if node.told_to_drain:
+            self.node_draining(node)
+        else:
+            node.state = NodeState.READY
 
     def node_draining(self, node: Node) -> None:
         """Take a probe that says not to send turns: the node's conversations move away."""
+        if node.state is NodeState.GONE:
+            return
         if node.state is not NodeState.DRAINING:
             log.info("node %s is draining: %s", node.name, self._holdings_in_words(node))
         node.state = NodeState.DRAINING
 
     def node_failed(self, node: Node, why: str) -> None:
         """Leave the node alone until a probe succeeds.  Its load stays until reported."""
-        if node.state is NodeState.FAILED:
+        if node.state in (NodeState.FAILED, NodeState.GONE):
             return
         log.warning("node %s failed (%s): %s", node.name, why, self._holdings_in_words(node))
         node.state = NodeState.FAILED

@@ -5,29 +5,40 @@ from __future__ import annotations
 from prefix_cache.client import Outcome
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.v1 import router_pb2, router_pb2_grpc
-from prefix_cache.wire import unary
+from prefix_cache.wire import unary, unary_async
+from router.decisions import Decisions
+from router.directory import Directory
 from router.dispatcher import Dispatcher
 from router.nodes import Node
-from router.turn import ConversationKey
-
-# Pins are bounded in number; this bounds what each can take.
-MAX_KEY_CHARACTERS = 1024
+from router.picker import Decision
+from router.token_prompt import prompt_from_wire
+from router.turn import MAX_KEY_CHARACTERS, ConversationKey, Prompt, Turn
 
 
 class RouterServicer(router_pb2_grpc.RouterServiceServicer):
-    """Answers the calls of RouterService."""
+    """Answers the calls of RouterService; asks the ``directory`` for pins where there is one."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, decisions: Decisions, directory: Directory | None = None
+    ) -> None:
         self._dispatcher = dispatcher
+        self._decisions = decisions
+        self._directory = directory
 
-    @unary
-    def Route(self, request: router_pb2.RouteRequest) -> router_pb2.RouteResponse:  # noqa: N802
+    @unary_async
+    async def Route(  # noqa: N802
+        self, request: router_pb2.RouteRequest
+    ) -> router_pb2.RouteResponse:
         """Choose a node for one turn."""
-        route_id, decision = self._dispatcher.route(
-            _conversation(request), request.prompt_tokens, request.exclude
-        )
+        turn = self._turn(request)
+        if self._directory is not None and turn.conversation is not None:
+            pin = await self._directory.find_pin(turn.conversation)
+            if pin is not None:
+                self._dispatcher.learn_pin(turn.conversation, pin)
+        route = self._dispatcher.route(turn)
+        decision = route.decision
         return router_pb2.RouteResponse(
-            route_id=route_id,
+            route_id=self._dispatcher.number(route),
             node=decision.node.name,
             address=decision.node.address,
             reason=router_pb2.RouteReason.ValueType(decision.reason),
@@ -38,12 +49,23 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
     @unary
     def Report(self, request: router_pb2.ReportRequest) -> router_pb2.ReportResponse:  # noqa: N802
         """Take the report of one turn."""
-        self._dispatcher.report(
-            request.route_id,
-            _outcome(request),
-            cached_tokens=request.cached_tokens,
-            committed_tokens=request.committed_tokens,
-        )
+        outcome = _outcome(request)
+        route = self._dispatcher.find_route(request.route_id)
+        prompt_tokens = route.turn.prompt.num_tokens
+        if request.cached_tokens > prompt_tokens:
+            raise InvalidArgument(
+                f"{request.cached_tokens} cached tokens were reported of a prompt of "
+                f"{prompt_tokens}",
+                cached_tokens=request.cached_tokens,
+                prompt_tokens=prompt_tokens,
+            )
+        if outcome is Outcome.OK:
+            self._dispatcher.accepted(route, request.committed_tokens)
+            self._dispatcher.served(route, cached_tokens=request.cached_tokens)
+        elif outcome is Outcome.NODE_FAILED:
+            self._dispatcher.failed(route, "a turn failed there")
+        else:
+            self._dispatcher.not_served(route)
         return router_pb2.ReportResponse()
 
     @unary
@@ -52,9 +74,34 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
     ) -> router_pb2.ListNodesResponse:
         """Tell state, load and pins of every node."""
         return router_pb2.ListNodesResponse(
-            nodes=[self._node_to_wire(node) for node in self._dispatcher.list_nodes()],
-            policy=self._dispatcher.policy_name,
+            nodes=[self._node_to_wire(node) for node in self._dispatcher.nodes()],
+            policy=self._dispatcher.default_pool.config.policy,
         )
+
+    @unary
+    def Drain(self, request: router_pb2.DrainRequest) -> router_pb2.DrainResponse:  # noqa: N802
+        """Make the conversations of a node move away, or let it take turns again."""
+        node = self._dispatcher.node(request.node)
+        self._dispatcher.drain(node, drain=not request.undo)
+        held = self._dispatcher.conversations.holdings(node.home)
+        return router_pb2.DrainResponse(conversations=held.conversations)
+
+    @unary
+    def ExplainRoute(  # noqa: N802
+        self, request: router_pb2.ExplainRouteRequest
+    ) -> router_pb2.ExplainRouteResponse:
+        """Tell how a turn was or would be decided."""
+        if request.WhichOneof("what") == "turn":
+            return _decision_to_wire(self._dispatcher.decide(self._turn(request.turn)))
+        return _decision_to_wire(self._decisions.find(request.request_id))
+
+    def _turn(self, request: router_pb2.RouteRequest) -> Turn:
+        pool = request.pool or self._dispatcher.default_pool.config.name
+        key = _conversation(request)
+        if key is not None and len(self._dispatcher.pools) > 1:
+            # One that goes on in two pools has a home in each.
+            key = key._replace(conversation=f"{pool}:{key.conversation}")
+        return Turn(key, _prompt(request), pool, request.model, frozenset(request.exclude))
 
     def _node_to_wire(self, node: Node) -> router_pb2.Node:
         return router_pb2.Node(
@@ -69,6 +116,10 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
             cached_tokens=node.cached_tokens,
             failures=node.failures,
             lost_tokens=node.lost_tokens,
+            url=node.url,
+            pool=node.pool,
+            queued_prefill=node.queued_prefill,
+            models=sorted(node.models),
         )
 
 
@@ -86,6 +137,18 @@ def _conversation(request: router_pb2.RouteRequest) -> ConversationKey | None:
     return key
 
 
+def _prompt(request: router_pb2.RouteRequest) -> Prompt:
+    if not request.HasField("prompt"):
+        return Prompt(request.prompt_tokens)
+    prompt = prompt_from_wire(request.prompt)
+    if request.prompt_tokens not in (0, prompt.num_tokens):
+        raise InvalidArgument(
+            f"prompt_tokens is {request.prompt_tokens}: the prompt has {prompt.num_tokens}",
+            prompt_tokens=request.prompt_tokens,
+        )
+    return prompt
+
+
 def _outcome(request: router_pb2.ReportRequest) -> Outcome:
     try:
         return Outcome(request.outcome)
@@ -95,3 +158,27 @@ def _outcome(request: router_pb2.ReportRequest) -> Outcome:
             f"unknown outcome {request.outcome}: expected one of {expected}",
             outcome=request.outcome,
         ) from None
+
+
+def _decision_to_wire(decision: Decision) -> router_pb2.ExplainRouteResponse:
+    runner_up = decision.runner_up
+    return router_pb2.ExplainRouteResponse(
+        node=decision.node.name,
+        reason=router_pb2.RouteReason.ValueType(decision.reason),
+        runner_up=runner_up.node.name if runner_up else "",
+        prompt_tokens=decision.prompt_tokens,
+        terms=decision.terms,
+        candidates=[
+            router_pb2.RouteCandidate(
+                node=candidate.node.name,
+                cached_tokens=candidate.cached_tokens,
+                is_home=candidate.is_home,
+                cost=cost,
+            )
+            for candidate, cost in zip(decision.candidates, decision.costs, strict=True)
+        ],
+        left_out=[
+            router_pb2.LeftOutNode(node=node.name, why=why) for node, why in decision.left_out
+        ],
+        moved_from=decision.moved_from,
+    )

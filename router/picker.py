@@ -1,19 +1,22 @@
-"""Filter, choose, explain: one turn to one node.  Pure; whoever asks twice gets one answer."""
+"""Filter, score, pick, explain: one turn to one node.  Whoever asks twice gets one answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from prefix_cache.client import NodeState, RouteReason
 from prefix_cache.errors import NoNodeAvailable
 from router.conversations import Pin
 from router.nodes import Node
-from router.policies import Policy
+from router.policies import Candidate, Cost, Policy, rendezvous_score
 from router.turn import Turn
 
+# A member of an enum is looked up slowly, and this is asked of every node for every turn.
+_READY = NodeState.READY
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Decision:
     """The node chosen, and why.
 
@@ -23,38 +26,119 @@ class Decision:
     When moved, ``moved_from`` names the home left behind and ``lost_tokens`` counts the tokens
     committed there, which may be prefilled again.  A home that lost its KV in a restart can
     be chosen anew: then both names are equal.
+
+    ``candidates`` and their ``costs``, with parts named ``terms``, are the whole score table;
+    ``left_out`` says of each node that was no candidate why not.  ``index`` is the chosen one's
+    place in the table.  Nothing here keeps the prompt alive.
     """
 
-    node: Node
+    prompt_tokens: int
+    is_hashable: bool
+    index: int
     reason: RouteReason
+    candidates: Sequence[Candidate]
+    costs: Sequence[Cost]
+    terms: tuple[str, ...]
+    left_out: Sequence[tuple[Node, str]]
     moved_from: str = ""
     lost_tokens: int = 0
 
+    @property
+    def node(self) -> Node:
+        """The node chosen."""
+        return self.candidates[self.index].node
 
-def pick(nodes: Iterable[Node], turn: Turn, pin: Pin | None, policy: Policy) -> Decision:
+    @property
+    def promised_tokens(self) -> int:
+        """Tokens of the prompt that the chosen node is claimed to hold."""
+        return self.candidates[self.index].cached_tokens
+
+    @property
+    def available_tokens(self) -> int:
+        """The most that any candidate is claimed to hold."""
+        return max(candidate.cached_tokens for candidate in self.candidates)
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        """The candidate of the second lowest cost; None when there was no choice."""
+        others = [index for index in range(len(self.candidates)) if index != self.index]
+        if not others:
+            return None
+        return self.candidates[min(others, key=lambda index: sum(self.costs[index]))]
+
+
+def pick(
+    nodes: Iterable[Node], turn: Turn, pin: Pin | None, policy: Policy, now: float
+) -> Decision:
     """Choose a node for ``turn``, whose conversation has ``pin``.  Raises NoNodeAvailable."""
-    nodes = tuple(nodes)
-    candidates = [
-        node for node in nodes if node.state is NodeState.READY and node.name not in turn.exclude
-    ]
+    candidates: list[Candidate] = []
+    left_out: list[tuple[Node, str]] = []
+    prompt = turn.prompt
+    prompt_tokens, is_hashable = prompt.num_tokens, prompt.is_hashable
+    exclude, model, needs_url = turn.exclude, turn.model, turn.needs_url
+    home_name, home_incarnation = ("", 0) if pin is None else pin.home
+    learned_tokens = pin.committed_tokens if pin is not None and pin.is_learned else 0
+    for node in nodes:
+        serves = not (model and node.models) or model in node.models
+        if (
+            node.state is not _READY
+            or node.name in exclude
+            or not serves
+            or (needs_url and not node.url)
+        ):
+            left_out.append((node, _why_not(node, turn)))
+            continue
+        held = node.claims.held_tokens(prompt) if is_hashable else 0
+        is_home = node.name == home_name and node.incarnation == home_incarnation
+        if is_home and learned_tokens > held and not node.claims.is_told(prompt):
+            held = learned_tokens
+        candidates.append(Candidate(node, held if held < prompt_tokens else prompt_tokens, is_home))
     if not candidates:
-        raise _no_node_available(nodes, turn)
-    home = None
-    if pin is not None:
-        home = next((node for node in candidates if node.home == pin.home), None)
-    node = policy.choose(candidates, turn, home)
+        raise _no_node_available(left_out)
+    costs = policy.costs(turn, candidates, now)
+    index = _cheapest(turn, candidates, costs)
+    moved_from, lost_tokens = "", 0
     if pin is None:
-        return Decision(node, RouteReason.NEW)
-    if node is home:
-        return Decision(node, RouteReason.PINNED)
-    return Decision(node, RouteReason.MOVED, pin.home.node, pin.committed_tokens)
-
-
-def _no_node_available(nodes: Iterable[Node], turn: Turn) -> NoNodeAvailable:
-    states = ", ".join(
-        f"{node.name} is excluded"
-        if node.state is NodeState.READY
-        else f"{node.name} is {node.state.name}"
-        for node in nodes
+        reason = RouteReason.NEW
+    elif candidates[index].is_home:
+        reason = RouteReason.PINNED
+    else:
+        reason = RouteReason.MOVED
+        moved_from, lost_tokens = pin.home.node, pin.committed_tokens
+    return Decision(
+        prompt_tokens,
+        is_hashable,
+        index,
+        reason,
+        candidates,
+        costs,
+        policy.terms,
+        left_out,
+        moved_from,
+        lost_tokens,
     )
+
+
+def _why_not(node: Node, turn: Turn) -> str:
+    if node.state is not _READY:
+        return f"is {node.state.name}"
+    if node.name in turn.exclude:
+        return "is excluded"
+    if turn.needs_url and not node.url:
+        return "has no URL"
+    return f"does not serve {turn.model!r}"
+
+
+def _cheapest(turn: Turn, candidates: Sequence[Candidate], costs: Sequence[Cost]) -> int:
+    sums = list(map(sum, costs))
+    lowest = min(sums)
+    if sums.count(lowest) == 1:
+        return sums.index(lowest)
+    tied = [index for index, cost in enumerate(sums) if cost == lowest]
+    digest = turn.spread_digest()
+    return max(tied, key=lambda index: rendezvous_score(digest, candidates[index].node))
+
+
+def _no_node_available(left_out: Iterable[tuple[Node, str]]) -> NoNodeAvailable:
+    states = ", ".join(f"{node.name} {why}" for node, why in left_out) or "the pool has no node"
     return NoNodeAvailable(f"no node can take the turn: {states}", nodes=states)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import xxhash
+
+DEFAULT_POOL = "default"
+
+MAX_KEY_CHARACTERS = 1024
+"""Of tenant and conversation together: pins are bounded in number, and this bounds each."""
 
 
 class ConversationKey(NamedTuple):
@@ -16,18 +22,50 @@ class ConversationKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a turn asks a node to prefill, in the forms that claims can be asked about.
+
+    ``num_tokens`` is exact where the prompt was tokenized, else estimated.  ``block_hashes`` are
+    the chain hashes of its full blocks of ``block_size`` tokens, as a cache node makes them.
+    ``text`` is a rendering whose first bytes are equal for prompts that begin alike.  A prompt
+    that has neither is unhashable: nothing can be said of what is cached of it.
+    """
+
+    num_tokens: int
+    text: bytes = b""
+    block_hashes: Sequence[bytes] = ()
+    block_size: int = 0
+
+    @property
+    def is_hashable(self) -> bool:
+        """Whether claims can say anything about it."""
+        return bool(self.text or self.block_hashes)
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One turn that asks for a node.
 
-    ``conversation`` is None for a turn that belongs to none.  ``prompt_tokens`` is its load
-    until it is reported.  ``exclude`` names the nodes not to choose.  ``number`` counts the
-    turns routed before it.
+    ``conversation`` is None for a turn that belongs to none.  ``exclude`` names the nodes not to
+    choose.  ``model`` is what the client asked for, empty for any of the pool.  One that
+    ``needs_url`` is to be sent to an engine by this router.  ``number`` counts the turns routed
+    before it.
     """
 
     conversation: ConversationKey | None
-    prompt_tokens: int
-    exclude: frozenset[str]
-    number: int
+    prompt: Prompt
+    pool: str = DEFAULT_POOL
+    model: str = ""
+    exclude: frozenset[str] = frozenset()
+    needs_url: bool = False
+    number: int = 0
+
+    def numbered(self, number: int) -> Turn:
+        """The same turn with this number."""
+        return Turn(
+            *(self.conversation, self.prompt, self.pool, self.model),
+            *(self.exclude, self.needs_url, number),
+        )
 
     def spread_digest(self) -> bytes:
         """16 bytes that spread turns over nodes.

@@ -19,10 +19,13 @@ from prefix_cache import __version__
 from prefix_cache.cli import INTERRUPTED
 from prefix_cache.cli.bench import bench
 from prefix_cache.cli.demo import demo
+from prefix_cache.cli.drain import drain
+from prefix_cache.cli.engine import engine
 from prefix_cache.cli.explain import explain
 from prefix_cache.cli.match import match
 from prefix_cache.cli.node import node
 from prefix_cache.cli.printable import printable
+from prefix_cache.cli.replay import replay
 from prefix_cache.cli.router import router
 from prefix_cache.cli.top import top
 from prefix_cache.cli.watch import watch
@@ -81,7 +84,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    commands=[node, router, match, explain, watch, top, demo, bench],
+    commands=[node, router, engine, match, explain, watch, top, drain, demo, replay, bench],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="\b\nExample:\n  prefix-cache demo",
 )

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
+from prefix_cache.cli.demo_http import demo_http
+from prefix_cache.cli.progress import progress_bars
 from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
 from prefix_cache.cli.signals import run_stoppable
 
@@ -27,7 +30,13 @@ _COUNT = click.IntRange(min=1)
     epilog="\b\nExamples:\n"
     "  prefix-cache demo\n"
     "  prefix-cache demo --only mission --json\n"
-    "  prefix-cache demo --file conversations.jsonl.gz --nodes 4",
+    "  prefix-cache demo --file conversations.jsonl.gz --nodes 4\n"
+    "  prefix-cache demo --http",
+)
+@click.option(
+    "--http",
+    is_flag=True,
+    help="Play over HTTP: engines, a router, and the time to the first token of each policy.",
 )
 @click.option(
     "--file",
@@ -46,7 +55,11 @@ _COUNT = click.IntRange(min=1)
 @click.option("--block-size", type=BLOCK_SIZE, default=16, help="Tokens per block.")
 @click.option("--window", type=_COUNT, default=8, help="Conversations that are live at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
 def demo(
+    context: click.Context,
+    /,
+    http: bool,
     file: Path | None,
     only: str | None,
     tokenizer: Path | None,
@@ -62,7 +75,16 @@ def demo(
     prints how many tokens of each prompt were cached and how many had to be prefilled.  Then
     plays the same turns on fresh processes with a round-robin router, and without a cache.
     Everything it started is stopped at the end, also on Ctrl-C.
+
+    With --http it starts test engines and a router before them, and streams the answers of long
+    chats over HTTP under two policies.
     """
+    if http:
+        for parameter in set(context.params) - {"http", "num_nodes", "as_json"}:
+            if context.get_parameter_source(parameter) is not ParameterSource.DEFAULT:
+                raise click.UsageError("with --http there are --nodes and --json only")
+        demo_http(num_nodes, as_json)
+        return
     from prefix_cache.cli.demo_report import print_report, print_warnings
     from prefix_cache.replay.comparison import Comparison
     from prefix_cache.replay.encoding import load_encoding
@@ -102,28 +124,8 @@ def demo(
 @contextlib.contextmanager
 def _progress(sources: Sequence[Source]) -> Iterator[Callable[[Arm], None]]:
     """Show a bar for each arm on stderr, when that is a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
     from prefix_cache.replay.comparison import ARMS
 
     num_turns = sum(source.num_turns for source in sources)
-    console = Console(stderr=True)
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bars:
-        tasks = {arm: bars.add_task(arm.name, total=num_turns) for arm in ARMS}
-        yield lambda arm: bars.advance(tasks[arm])
+    with progress_bars([arm.name for arm in ARMS], num_turns) as advance:
+        yield lambda arm: advance(arm.name)

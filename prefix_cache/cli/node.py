@@ -89,6 +89,28 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let every client learn what is cached under other salts.",
 )
+@click.option(
+    "--announce",
+    default="",
+    show_default="nowhere",
+    metavar="REDIS",
+    help="Tell routers of this node in this Redis: redis://HOST:PORT, or redis+cluster://.",
+)
+@click.option("--pool", default="default", help="Pool of the routers that it is announced for.")
+@click.option(
+    "--engine-url",
+    default="",
+    show_default="none",
+    metavar="URL",
+    help="Where the engine beside it serves HTTP, to be announced.",
+)
+@click.option(
+    "--advertise",
+    default="",
+    show_default="the first --listen",
+    metavar="ADDRESS",
+    help="Where routers reach this node, to be announced.",
+)
 @until_eof_option
 @json_option
 @click.pass_context

@@ -21,7 +21,16 @@ from prefix_cache.client.operations import (
 )
 from prefix_cache.client.results import AcquiredSequence, Appended, Committed, NodeInfo
 from prefix_cache.client.router import AsyncRouterClient, RouterClient
-from prefix_cache.client.routes import NodeState, NodeStatus, Outcome, Route, RouteReason
+from prefix_cache.client.routes import (
+    NodeState,
+    NodeStatus,
+    Outcome,
+    Route,
+    RouteCandidate,
+    RouteExplanation,
+    RoutePrompt,
+    RouteReason,
+)
 from prefix_cache.client.session import AsyncSession, Session
 from prefix_cache.wire import NodeEvent, SnapshotEnded, SnapshotStarted
 
@@ -51,6 +60,9 @@ __all__ = [
     "Released",
     "Result",
     "Route",
+    "RouteCandidate",
+    "RouteExplanation",
+    "RoutePrompt",
     "RouteReason",
     "RouterClient",
     "Session",

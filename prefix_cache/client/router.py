@@ -9,6 +9,11 @@ from prefix_cache.client.routes import (
     NodeStatus,
     Outcome,
     Route,
+    RouteExplanation,
+    RoutePrompt,
+    drain_to_wire,
+    explain_to_wire,
+    read_explanation,
     read_nodes,
     read_route,
     report_to_wire,
@@ -31,13 +36,20 @@ class RouterClient(Connection):
     def route(
         self,
         conversation: str,
-        prompt_tokens: int,
+        prompt_tokens: int = 0,
         *,
         tenant: str = "",
         exclude: Sequence[str] = (),
+        pool: str = "",
+        model: str = "",
+        prompt: RoutePrompt | None = None,
     ) -> Route:
-        """Choose a node for one turn, not one of ``exclude``.  Raises ``NoNodeAvailable``."""
-        request = route_to_wire(conversation, prompt_tokens, tenant, exclude)
+        """Choose a node for one turn, not one of ``exclude``.
+
+        With the ``prompt`` what the nodes hold of it counts, and ``prompt_tokens`` need not be
+        said; without it the turn is routed by pin and load.  Raises ``NoNodeAvailable``.
+        """
+        request = route_to_wire(conversation, prompt_tokens, tenant, exclude, pool, model, prompt)
         return read_route(self.call(self._stub.Route, request))
 
     def report(
@@ -56,6 +68,38 @@ class RouterClient(Connection):
         """Return the policy in force, and the nodes in the order of the configuration."""
         return read_nodes(self.call(self._stub.ListNodes, router_pb2.ListNodesRequest()))
 
+    def drain(self, node: str, *, undo: bool = False) -> int:
+        """Make a node's conversations move away at their next turn, or end that with ``undo``.
+
+        Returns how many are pinned there now.  Raises ``InvalidArgument`` for an unknown node.
+        """
+        request = drain_to_wire(node, undo)
+        return self.call(self._stub.Drain, request).conversations
+
+    def explain(
+        self,
+        conversation: str,
+        prompt_tokens: int = 0,
+        *,
+        tenant: str = "",
+        exclude: Sequence[str] = (),
+        pool: str = "",
+        model: str = "",
+        prompt: RoutePrompt | None = None,
+    ) -> RouteExplanation:
+        """Tell how ``route`` would decide now; counts nothing.  Raises as ``route`` does."""
+        turn = route_to_wire(conversation, prompt_tokens, tenant, exclude, pool, model, prompt)
+        request = router_pb2.ExplainRouteRequest(turn=turn)
+        return read_explanation(self.call(self._stub.ExplainRoute, request))
+
+    def explain_request(self, request_id: str) -> RouteExplanation:
+        """Tell how a request of the proxy was decided, by its ``x-request-id``.
+
+        Raises ``UnknownRoute`` for one that is not remembered.
+        """
+        request = explain_to_wire(request_id)
+        return read_explanation(self.call(self._stub.ExplainRoute, request))
+
 
 class AsyncRouterClient(AsyncConnection):
     """A router at ``host:port`` or ``unix:///path``, for one event loop.
@@ -71,13 +115,20 @@ class AsyncRouterClient(AsyncConnection):
     async def route(
         self,
         conversation: str,
-        prompt_tokens: int,
+        prompt_tokens: int = 0,
         *,
         tenant: str = "",
         exclude: Sequence[str] = (),
+        pool: str = "",
+        model: str = "",
+        prompt: RoutePrompt | None = None,
     ) -> Route:
-        """Choose a node for one turn, not one of ``exclude``.  Raises ``NoNodeAvailable``."""
-        request = route_to_wire(conversation, prompt_tokens, tenant, exclude)
+        """Choose a node for one turn, not one of ``exclude``.
+
+        With the ``prompt`` what the nodes hold of it counts, and ``prompt_tokens`` need not be
+        said; without it the turn is routed by pin and load.  Raises ``NoNodeAvailable``.
+        """
+        request = route_to_wire(conversation, prompt_tokens, tenant, exclude, pool, model, prompt)
         return read_route(await self.call(self._stub.Route, request))
 
     async def report(
@@ -95,3 +146,35 @@ class AsyncRouterClient(AsyncConnection):
     async def list_nodes(self) -> tuple[str, list[NodeStatus]]:
         """Return the policy in force, and the nodes in the order of the configuration."""
         return read_nodes(await self.call(self._stub.ListNodes, router_pb2.ListNodesRequest()))
+
+    async def drain(self, node: str, *, undo: bool = False) -> int:
+        """Make a node's conversations move away at their next turn, or end that with ``undo``.
+
+        Returns how many are pinned there now.  Raises ``InvalidArgument`` for an unknown node.
+        """
+        request = drain_to_wire(node, undo)
+        return (await self.call(self._stub.Drain, request)).conversations
+
+    async def explain(
+        self,
+        conversation: str,
+        prompt_tokens: int = 0,
+        *,
+        tenant: str = "",
+        exclude: Sequence[str] = (),
+        pool: str = "",
+        model: str = "",
+        prompt: RoutePrompt | None = None,
+    ) -> RouteExplanation:
+        """Tell how ``route`` would decide now; counts nothing.  Raises as ``route`` does."""
+        turn = route_to_wire(conversation, prompt_tokens, tenant, exclude, pool, model, prompt)
+        request = router_pb2.ExplainRouteRequest(turn=turn)
+        return read_explanation(await self.call(self._stub.ExplainRoute, request))
+
+    async def explain_request(self, request_id: str) -> RouteExplanation:
+        """Tell how a request of the proxy was decided, by its ``x-request-id``.
+
+        Raises ``UnknownRoute`` for one that is not remembered.
+        """
+        request = explain_to_wire(request_id)
+        return read_explanation(await self.call(self._stub.ExplainRoute, request))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from prefix_cache.client.requests import text, uint32, uint64
+from prefix_cache.client.requests import prompt_to_wire, text, uint32, uint64
+from prefix_cache.index.extra_keys import ExtraKey
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.tokens import Tokens
 from prefix_cache.v1 import router_pb2
 
 
@@ -33,6 +36,20 @@ class NodeState(IntEnum):
     READY = router_pb2.NODE_STATE_READY
     FAILED = router_pb2.NODE_STATE_FAILED
     DRAINING = router_pb2.NODE_STATE_DRAINING
+    GONE = router_pb2.NODE_STATE_GONE
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePrompt:
+    """The tokens of a turn's prompt, for the nodes' claims to be asked about.
+
+    ``block_size`` is that of the nodes.
+    """
+
+    identity: Identity
+    tokens: Tokens
+    extra_keys: Iterable[ExtraKey] = ()
+    block_size: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +83,73 @@ class NodeStatus:
     cached_tokens: int
     failures: int
     lost_tokens: int
+    url: str = ""
+    pool: str = ""
+    queued_prefill: int = 0
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RouteCandidate:
+    """A node that could take the turn, and what of the prompt it was claimed to hold.
+
+    ``cost`` has one part per term of the explanation; the lowest sum wins.
+    """
+
+    node: str
+    cached_tokens: int
+    is_home: bool
+    cost: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteExplanation:
+    """How a turn was or would be decided.  ``left_out`` says why not, by node."""
+
+    node: str
+    reason: RouteReason
+    runner_up: str
+    prompt_tokens: int
+    terms: tuple[str, ...]
+    candidates: tuple[RouteCandidate, ...]
+    left_out: dict[str, str]
+    moved_from: str
 
 
 def route_to_wire(
-    conversation: str, prompt_tokens: int, tenant: str, exclude: Sequence[str]
+    conversation: str,
+    prompt_tokens: int,
+    tenant: str,
+    exclude: Sequence[str],
+    pool: str,
+    model: str,
+    prompt: RoutePrompt | None,
 ) -> router_pb2.RouteRequest:
     """Return the request for a node for one turn."""
-    return router_pb2.RouteRequest(
+    request = router_pb2.RouteRequest(
         tenant=text("tenant", tenant),
         conversation=text("conversation", conversation),
         prompt_tokens=uint32("prompt_tokens", prompt_tokens),
         exclude=[text("exclude", name) for name in exclude],
+        pool=text("pool", pool),
+        model=text("model", model),
     )
+    if prompt is not None:
+        block_size = uint32("block_size", prompt.block_size)
+        request.prompt.CopyFrom(
+            prompt_to_wire(prompt.identity, prompt.tokens, prompt.extra_keys, None, block_size)
+        )
+    return request
+
+
+def drain_to_wire(node: str, undo: bool) -> router_pb2.DrainRequest:
+    """Return the request to empty a node, or to let it take turns again."""
+    return router_pb2.DrainRequest(node=text("node", node), undo=undo)
+
+
+def explain_to_wire(request_id: str) -> router_pb2.ExplainRouteRequest:
+    """Return the request for the decision of a request of the past."""
+    return router_pb2.ExplainRouteRequest(request_id=text("request_id", request_id))
 
 
 def report_to_wire(
@@ -109,6 +181,23 @@ def read_nodes(message: router_pb2.ListNodesResponse) -> tuple[str, list[NodeSta
     return message.policy, [_read_node(node) for node in message.nodes]
 
 
+def read_explanation(message: router_pb2.ExplainRouteResponse) -> RouteExplanation:
+    """Read the answer to ExplainRoute."""
+    return RouteExplanation(
+        node=message.node,
+        reason=RouteReason(message.reason),
+        runner_up=message.runner_up,
+        prompt_tokens=message.prompt_tokens,
+        terms=tuple(message.terms),
+        candidates=tuple(
+            RouteCandidate(each.node, each.cached_tokens, each.is_home, tuple(each.cost))
+            for each in message.candidates
+        ),
+        left_out={each.node: each.why for each in message.left_out},
+        moved_from=message.moved_from,
+    )
+
+
 def _read_node(message: router_pb2.Node) -> NodeStatus:
     return NodeStatus(
         name=message.name,
@@ -122,4 +211,8 @@ def _read_node(message: router_pb2.Node) -> NodeStatus:
         cached_tokens=message.cached_tokens,
         failures=message.failures,
         lost_tokens=message.lost_tokens,
+        url=message.url,
+        pool=message.pool,
+        queued_prefill=message.queued_prefill,
+        models=tuple(message.models),
     )

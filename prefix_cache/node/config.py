@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prefix_cache.addresses import engine_url, grpc_address
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.index.arguments import MAX_BLOCK_SIZE, MAX_NUM_BLOCKS
+from prefix_cache.redis_client import check_redis_url
 from prefix_cache.wire import DEFAULT_MAX_MESSAGE_BYTES, SHORTEST_LEASE_S
 
 # gRPC takes the limit as a signed 32-bit number.
 _LARGEST_LIMIT = 2**31 - 1
 _LONGEST_S = 30 * 24 * 3600.0
+
+# Every address of the host, which is no address to connect to.
+_WITHOUT_HOST = ("0.0.0.0:", "[::]:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class NodeConfig:
     is the ``host:port`` that serves them to Prometheus, empty for none.
 
     ``allow_explain_across_salts`` lets every client learn what is cached under other salts.
+
+    ``announce`` is the URL of the Redis where routers look for nodes, empty for none.  There the
+    node says its ``name``, the ``pool`` it belongs to, the ``engine_url`` of the engine beside it
+    where that serves HTTP, and the address that routers reach it by: ``advertise``, or the first
+    one listened on.
     """
 
     name: str = "node"
@@ -49,6 +59,10 @@ class NodeConfig:
     event_log_bytes: int = 64 * 1024 * 1024
     metrics: str = ""
     allow_explain_across_salts: bool = False
+    announce: str = ""
+    pool: str = "default"
+    engine_url: str = ""
+    advertise: str = ""
 
     def __post_init__(self) -> None:
         if not self.listen:
@@ -70,3 +84,24 @@ class NodeConfig:
                 raise InvalidArgument(
                     f"{name} is {value}, expected {lowest} to {highest}", name=name, value=value
                 )
+        self._check_announcement()
+
+    def _check_announcement(self) -> None:
+        if not self.announce:
+            return
+        check_redis_url("announce", self.announce)
+        try:
+            name = "engine_url"
+            if self.engine_url:
+                engine_url(self.engine_url)
+            name = "advertise"
+            if self.advertise:
+                grpc_address(self.advertise)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{name}: {error}", name=name) from None
+        if not self.advertise and self.listen[0].startswith(_WITHOUT_HOST):
+            raise InvalidArgument(
+                f"advertise is '', expected an address that routers reach: {self.listen[0]!r} is "
+                "none",
+                name="advertise",
+            )

@@ -15,7 +15,8 @@ from prefix_cache.node.metrics import node_registry
 from prefix_cache.node.node import Node
 from prefix_cache.node.request_timer import RequestTimer
 from prefix_cache.node.servicer import NodeServicer
-from prefix_cache.serving import Service, serve
+from prefix_cache.registry import Announcement, announcing
+from prefix_cache.serving import Service, serving, until_stopped
 from prefix_cache.v1 import node_pb2, node_pb2_grpc
 
 
@@ -35,14 +36,34 @@ async def _run(config: NodeConfig, on_ready: Callable[[list[str]], None]) -> Sta
         if config.metrics:
             metrics = serving_metrics(node_registry(node), config.metrics)
             urls.append(await stack.enter_async_context(metrics))
-        await serve(
-            node_service(node),
-            config.listen,
-            on_ready=lambda addresses: on_ready(addresses + urls),
-            max_message_bytes=config.max_message_bytes,
-            grace_s=config.drain_grace_s,
+        addresses = await stack.enter_async_context(
+            serving(
+                node_service(node),
+                config.listen,
+                max_message_bytes=config.max_message_bytes,
+                grace_s=config.drain_grace_s,
+            )
         )
+        if config.announce:
+            address = config.advertise or addresses[0]
+            announced = announcing(config.announce, lambda: announcement_of(node, address))
+            await stack.enter_async_context(announced)
+        await until_stopped(lambda: on_ready(addresses + urls))
     return node.cache.stats()
+
+
+def announcement_of(node: Node, address: str) -> Announcement:
+    """Return what the node, which is reached at ``address``, says of itself in the registry."""
+    config = node.config
+    return Announcement(
+        name=config.name,
+        pool=config.pool,
+        address=address,
+        url=config.engine_url,
+        incarnation=node.incarnation,
+        model=config.model,
+        block_size=config.block_size,
+    )
 
 
 def node_service(node: Node) -> Service:

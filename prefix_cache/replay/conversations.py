@@ -6,17 +6,15 @@ optional ``tools``) and ShareGPT style (``conversations`` of ``from`` and ``valu
 
 from __future__ import annotations
 
-import gzip
 import json
 import reprlib
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from prefix_cache.errors import MalformedFile
-from router.grpc_api import MAX_KEY_CHARACTERS
+from prefix_cache.replay.json_lines import Unexpected, kind, malformed, numbered_lines, parse
+from router.turn import MAX_KEY_CHARACTERS
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -64,16 +62,16 @@ def read_conversations(path: Path) -> Iterator[Conversation]:
     what was expected.
     """
     names: set[str] = set()
-    for number, line in _numbered_lines(path):
+    for number, line in numbered_lines(path):
         try:
-            conversation = _conversation(_parse(line), f"line {number}")
-        except _Unexpected as error:
-            raise _malformed(path, str(error), number) from None
+            conversation = _conversation(parse(line), f"line {number}")
+        except Unexpected as error:
+            raise malformed(path, str(error), number) from None
         name = _free_name(conversation.name, names, number)
         names.add(name)
         yield replace(conversation, name=name)
     if not names:
-        raise _malformed(path, "no conversation in it; expected one a line, as JSON")
+        raise malformed(path, "no conversation in it; expected one a line, as JSON")
 
 
 def _free_name(name: str, taken: set[str], line: int) -> str:
@@ -82,48 +80,14 @@ def _free_name(name: str, taken: set[str], line: int) -> str:
     return name
 
 
-class _Unexpected(Exception):
-    """What is wrong with the value of a line, and what was expected."""
-
-
-def _malformed(path: Path, problem: str, line: int | None = None) -> MalformedFile:
-    place = f"{path}, line {line}" if line else str(path)
-    return MalformedFile(f"{place}: {problem}", file=str(path), line=line)
-
-
-def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the lines that are not blank."""
-    number = 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _malformed(path, f"no whole gzip stream ({error})", number + 1) from None
-    except OSError as error:
-        raise _malformed(path, f"cannot be read ({error.strerror})") from None
-
-
-def _parse(line: bytes) -> Any:
-    try:
-        return json.loads(line.decode("utf-8-sig").strip())
-    except UnicodeDecodeError as error:
-        raise _Unexpected(f"expected UTF-8, got byte {line[error.start]:#04x}") from None
-    except json.JSONDecodeError as error:
-        raise _Unexpected(f"expected JSON, but {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise _Unexpected(f"expected usable JSON, but {error}") from None
-
-
 def _conversation(value: Any, default_name: str) -> Conversation:
     if not isinstance(value, dict):
-        raise _Unexpected(f"expected a JSON object, got {_kind(value)}")
+        raise Unexpected(f"expected a JSON object, got {kind(value)}")
     key = "messages" if "messages" in value else "conversations"
     messages = value.get(key)
     if not isinstance(messages, list):
-        found = f"got {_kind(messages)}" if key in value else "got neither"
-        raise _Unexpected(f'expected "messages" or "conversations" with a list, {found}')
+        found = f"got {kind(messages)}" if key in value else "got neither"
+        raise Unexpected(f'expected "messages" or "conversations" with a list, {found}')
     name = value.get("id")
     return Conversation(
         name=_as_text(name) if isinstance(name, str | int) and name != "" else default_name,
@@ -134,20 +98,19 @@ def _conversation(value: Any, default_name: str) -> Conversation:
 
 def _message(value: Any, where: str) -> Message:
     if not isinstance(value, dict):
-        raise _Unexpected(f"{where}: expected an object, got {_kind(value)}")
+        raise Unexpected(f"{where}: expected an object, got {kind(value)}")
     said_by = value.get("role", value.get("from"))
     role = _ROLES.get(said_by.lower()) if isinstance(said_by, str) else None
     if role is None:
         expected = ", ".join(_ROLES)
-        raise _Unexpected(f"{where}: role is {reprlib.repr(said_by)}; expected one of {expected}")
+        raise Unexpected(f"{where}: role is {reprlib.repr(said_by)}; expected one of {expected}")
     content = value.get("content", value.get("value"))
     if isinstance(content, list):
         text = "".join(_part_text(part) for part in content)
     elif isinstance(content, str | None):
         text = _as_text(content or "")
     else:
-        kind = _kind(content)
-        raise _Unexpected(f"{where}: expected content of text, parts or null, got {kind}")
+        raise Unexpected(f"{where}: expected content of text, parts or null, got {kind(content)}")
     calls = value.get("tool_calls"), value.get("function_call")
     return Message(role, _lines(_reasoning(value), text, *calls))
 
@@ -176,8 +139,3 @@ def _as_text(value: Any) -> str:
     """Text as it is, anything else as JSON; a lone surrogate, which has no UTF-8, becomes "?"."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode()
-
-
-def _kind(value: Any) -> str:
-    names = {type(None): "null", dict: "an object", list: "a list", str: "text", bool: "a boolean"}
-    return names.get(type(value), "a number")

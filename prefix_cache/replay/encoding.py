@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from prefix_cache.errors import InvalidArgument, MalformedFile, MissingExtra
+from prefix_cache.plain_template import utf8_tokens
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,6 @@ class Encoding:
     begins_character: Callable[[int], bool] = lambda token: True
 
 
-def _encode_utf8(text: str) -> bytes:
-    return np.frombuffer(text.encode(), np.uint8).astype("<u4").tobytes()
-
-
 def _decode_utf8(tokens: bytes) -> str:
     # 255 is in no UTF-8 text, so it shows as a replacement character.
     data = np.minimum(np.frombuffer(tokens, "<u4"), 255).astype(np.uint8)
@@ -40,7 +37,7 @@ def _begins_character_utf8(token: int) -> bool:
     return token & 0b1100_0000 != 0b1000_0000
 
 
-UTF8_BYTES = Encoding("UTF-8 bytes", _encode_utf8, _decode_utf8, _begins_character_utf8)
+UTF8_BYTES = Encoding("UTF-8 bytes", utf8_tokens, _decode_utf8, _begins_character_utf8)
 
 
 def load_encoding(tokenizer: Path | None) -> Encoding:

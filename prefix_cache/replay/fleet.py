@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Self
 
@@ -19,11 +19,16 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Server:
-    """One running process and where it listens."""
+    """One running process and where it listens: the last address is that of HTTP, if it has one."""
 
     name: str
-    address: str
+    addresses: tuple[str, ...]
     pid: int
+
+    @property
+    def address(self) -> str:
+        """The first address."""
+        return self.addresses[0]
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,26 @@ async def running_node(
         yield await processes.started[0].listening()
 
 
+@contextlib.asynccontextmanager
+async def running_engines(
+    *, num_engines: int, policy: str, options: Mapping[str, object]
+) -> AsyncIterator[str]:
+    """Run test engines with ``options`` and a router before them; the value is the router's URL.
+
+    Raises as ``running_fleet`` does.
+    """
+    engine = ["engine", *(f"--{name}={value}" for name, value in options.items())]
+    async with _Processes() as processes:
+        for number in range(1, num_engines + 1):
+            await processes.start(f"e{number}", *engine)
+        engines = [await process.listening() for process in processes.started]
+        routes = [f"--node={engine.name}={engine.address}" for engine in engines]
+        http = ["--http", "127.0.0.1:0"]
+        await processes.start("router", "router", "--policy", policy, *http, *routes)
+        router = await processes.started[-1].listening()
+        yield router.addresses[-1]
+
+
 @dataclass(frozen=True)
 class _Process:
     name: str
@@ -79,7 +104,7 @@ class _Process:
             raise self._failed(f"is not listening after {_START_S:g} s") from None
         if not line:
             raise self._failed(f"ended at once with exit code {await self.process.wait()}")
-        return Server(self.name, json.loads(line)["addresses"][0], self.process.pid)
+        return Server(self.name, tuple(json.loads(line)["addresses"]), self.process.pid)
 
     def _failed(self, problem: str) -> Unavailable:
         self.stderr.seek(0)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from prefix_cache.v1 import node_pb2 as _node_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -91,6 +92,8 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     """Left alone until a probe succeeds."""
     NODE_STATE_DRAINING: _NodeState.ValueType  # 4
     """Takes no new turns."""
+    NODE_STATE_GONE: _NodeState.ValueType  # 5
+    """Taken out of the router."""
 
 class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper):
     """Whether a node can be chosen."""
@@ -105,6 +108,8 @@ NODE_STATE_FAILED: NodeState.ValueType  # 3
 """Left alone until a probe succeeds."""
 NODE_STATE_DRAINING: NodeState.ValueType  # 4
 """Takes no new turns."""
+NODE_STATE_GONE: NodeState.ValueType  # 5
+"""Taken out of the router."""
 Global___NodeState: _TypeAlias = NodeState  # noqa: Y015
 
 @_typing.final
@@ -117,15 +122,28 @@ class RouteRequest(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     EXCLUDE_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    PROMPT_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """Scope of the conversation key; equal keys of different tenants are different conversations."""
     conversation: _builtins.str
     """Conversation key; empty: a turn without a conversation, routed by load."""
     prompt_tokens: _builtins.int
     """Tokens of the prompt: the load of this turn until it is reported."""
+    pool: _builtins.str
+    """Pool of nodes to choose from; empty: "default"."""
+    model: _builtins.str
+    """Model asked for; empty: any that the pool serves."""
     @_builtins.property
     def exclude(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Nodes not to choose, by name (those this turn has tried)."""
+
+    @_builtins.property
+    def prompt(self) -> _node_pb2.Prompt:
+        """What is to be prefilled, where the caller has its tokens: the nodes' claims are asked about
+        it.  Without it the turn is routed by load and pin.
+        """
 
     def __init__(
         self,
@@ -134,10 +152,13 @@ class RouteRequest(_message.Message):
         conversation: _builtins.str = ...,
         prompt_tokens: _builtins.int = ...,
         exclude: _abc.Iterable[_builtins.str] | None = ...,
+        pool: _builtins.str = ...,
+        model: _builtins.str = ...,
+        prompt: _node_pb2.Prompt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "exclude", b"exclude", "prompt_tokens", b"prompt_tokens", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "exclude", b"exclude", "model", b"model", "pool", b"pool", "prompt", b"prompt", "prompt_tokens", b"prompt_tokens", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -300,6 +321,10 @@ class Node(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     LOST_TOKENS_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    QUEUED_PREFILL_FIELD_NUMBER: _builtins.int
+    MODELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     address: _builtins.str
@@ -322,6 +347,16 @@ class Node(_message.Message):
     """Times the node failed."""
     lost_tokens: _builtins.int
     """Committed tokens of the conversations that were pinned there when it failed."""
+    url: _builtins.str
+    """Where its engine serves HTTP."""
+    pool: _builtins.str
+    """The pool it belongs to."""
+    queued_prefill: _builtins.int
+    """Tokens of the turns in flight that wait to be prefilled."""
+    @_builtins.property
+    def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Models that its engine says it serves."""
+
     def __init__(
         self,
         *,
@@ -336,11 +371,211 @@ class Node(_message.Message):
         cached_tokens: _builtins.int = ...,
         failures: _builtins.int = ...,
         lost_tokens: _builtins.int = ...,
+        url: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        queued_prefill: _builtins.int = ...,
+        models: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cached_tokens", b"cached_tokens", "conversations", b"conversations", "failures", b"failures", "in_flight", b"in_flight", "in_flight_tokens", b"in_flight_tokens", "lost_tokens", b"lost_tokens", "name", b"name", "prompt_tokens", b"prompt_tokens", "state", b"state", "turns", b"turns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cached_tokens", b"cached_tokens", "conversations", b"conversations", "failures", b"failures", "in_flight", b"in_flight", "in_flight_tokens", b"in_flight_tokens", "lost_tokens", b"lost_tokens", "models", b"models", "name", b"name", "pool", b"pool", "prompt_tokens", b"prompt_tokens", "queued_prefill", b"queued_prefill", "state", b"state", "turns", b"turns", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Node: _TypeAlias = Node  # noqa: Y015
+
+@_typing.final
+class DrainRequest(_message.Message):
+    """Request of Drain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Name of the node."""
+    undo: _builtins.bool
+    """Let it take turns again."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        undo: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "undo", b"undo"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainRequest: _TypeAlias = DrainRequest  # noqa: Y015
+
+@_typing.final
+class DrainResponse(_message.Message):
+    """Response of Drain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    conversations: _builtins.int
+    """Conversations pinned there now."""
+    def __init__(
+        self,
+        *,
+        conversations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRouteRequest(_message.Message):
+    """Request of ExplainRoute: one of a turn that is over or under way, and one that is not sent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """A request of the proxy, by its x-request-id."""
+    @_builtins.property
+    def turn(self) -> Global___RouteRequest:
+        """A turn to decide now, without routing it."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        turn: Global___RouteRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "turn", b"turn", "what", b"what"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "turn", b"turn", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["request_id", "turn"]  # noqa: Y015
+    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+
+Global___ExplainRouteRequest: _TypeAlias = ExplainRouteRequest  # noqa: Y015
+
+@_typing.final
+class ExplainRouteResponse(_message.Message):
+    """Response of ExplainRoute."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    RUNNER_UP_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    CANDIDATES_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    MOVED_FROM_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Node chosen."""
+    reason: Global___RouteReason.ValueType
+    """Why."""
+    runner_up: _builtins.str
+    """The candidate of the second lowest cost."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompt."""
+    moved_from: _builtins.str
+    """When moved: the home left behind."""
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the parts of each cost."""
+
+    @_builtins.property
+    def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCandidate]:
+        """Nodes that could have taken the turn."""
+
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOutNode]:
+        """Nodes that could not."""
+
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        reason: Global___RouteReason.ValueType = ...,
+        runner_up: _builtins.str = ...,
+        prompt_tokens: _builtins.int = ...,
+        terms: _abc.Iterable[_builtins.str] | None = ...,
+        candidates: _abc.Iterable[Global___RouteCandidate] | None = ...,
+        left_out: _abc.Iterable[Global___LeftOutNode] | None = ...,
+        moved_from: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "left_out", b"left_out", "moved_from", b"moved_from", "node", b"node", "prompt_tokens", b"prompt_tokens", "reason", b"reason", "runner_up", b"runner_up", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRouteResponse: _TypeAlias = ExplainRouteResponse  # noqa: Y015
+
+@_typing.final
+class RouteCandidate(_message.Message):
+    """A node that could take the turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    IS_HOME_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Name."""
+    cached_tokens: _builtins.int
+    """Tokens of the prompt that it was claimed to hold."""
+    is_home: _builtins.bool
+    """Whether it was the conversation's home."""
+    @_builtins.property
+    def cost(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Parts of its cost, in the order of the terms; the lowest sum wins."""
+
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        cached_tokens: _builtins.int = ...,
+        is_home: _builtins.bool = ...,
+        cost: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "cost", b"cost", "is_home", b"is_home", "node", b"node"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RouteCandidate: _TypeAlias = RouteCandidate  # noqa: Y015
+
+@_typing.final
+class LeftOutNode(_message.Message):
+    """A node that could not take the turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Name."""
+    why: _builtins.str
+    """Why not."""
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftOutNode: _TypeAlias = LeftOutNode  # noqa: Y015

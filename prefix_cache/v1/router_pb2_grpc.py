@@ -53,6 +53,16 @@ class RouterServiceStub(object):
                 request_serializer=prefix__cache_dot_v1_dot_router__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=prefix__cache_dot_v1_dot_router__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/prefix_cache.v1.RouterService/Drain',
+                request_serializer=prefix__cache_dot_v1_dot_router__pb2.DrainRequest.SerializeToString,
+                response_deserializer=prefix__cache_dot_v1_dot_router__pb2.DrainResponse.FromString,
+                _registered_method=True)
+        self.ExplainRoute = channel.unary_unary(
+                '/prefix_cache.v1.RouterService/ExplainRoute',
+                request_serializer=prefix__cache_dot_v1_dot_router__pb2.ExplainRouteRequest.SerializeToString,
+                response_deserializer=prefix__cache_dot_v1_dot_router__pb2.ExplainRouteResponse.FromString,
+                _registered_method=True)
 
 
 class RouterServiceServicer(object):
@@ -85,6 +95,21 @@ class RouterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Drain(self, request, context):
+        """Makes the conversations of a node move away at their next turn, or ends that.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainRoute(self, request, context):
+        """Tells how a turn was or would be decided: every candidate with each part of its cost.
+        Counts nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -102,6 +127,16 @@ def add_RouterServiceServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=prefix__cache_dot_v1_dot_router__pb2.ListNodesRequest.FromString,
                     response_serializer=prefix__cache_dot_v1_dot_router__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=prefix__cache_dot_v1_dot_router__pb2.DrainRequest.FromString,
+                    response_serializer=prefix__cache_dot_v1_dot_router__pb2.DrainResponse.SerializeToString,
+            ),
+            'ExplainRoute': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRoute,
+                    request_deserializer=prefix__cache_dot_v1_dot_router__pb2.ExplainRouteRequest.FromString,
+                    response_serializer=prefix__cache_dot_v1_dot_router__pb2.ExplainRouteResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -189,6 +224,60 @@ class RouterService(object):
             '/prefix_cache.v1.RouterService/ListNodes',
             prefix__cache_dot_v1_dot_router__pb2.ListNodesRequest.SerializeToString,
             prefix__cache_dot_v1_dot_router__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/prefix_cache.v1.RouterService/Drain',
+            prefix__cache_dot_v1_dot_router__pb2.DrainRequest.SerializeToString,
+            prefix__cache_dot_v1_dot_router__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRoute(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/prefix_cache.v1.RouterService/ExplainRoute',
+            prefix__cache_dot_v1_dot_router__pb2.ExplainRouteRequest.SerializeToString,
+            prefix__cache_dot_v1_dot_router__pb2.ExplainRouteResponse.FromString,
             options,
             channel_credentials,
             insecure,

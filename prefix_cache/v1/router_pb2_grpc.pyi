@@ -47,6 +47,12 @@ class RouterServiceStub:
     """
     ListNodes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListNodesRequest, _router_pb2.ListNodesResponse]
     """Nodes with their state, load and pins."""
+    Drain: _grpc.UnaryUnaryMultiCallable[_router_pb2.DrainRequest, _router_pb2.DrainResponse]
+    """Makes the conversations of a node move away at their next turn, or ends that."""
+    ExplainRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]
+    """Tells how a turn was or would be decided: every candidate with each part of its cost.
+    Counts nothing.
+    """
 
 @_typing.type_check_only
 class RouterServiceAsyncStub(RouterServiceStub):
@@ -67,6 +73,12 @@ class RouterServiceAsyncStub(RouterServiceStub):
     """
     ListNodes: _aio.UnaryUnaryMultiCallable[_router_pb2.ListNodesRequest, _router_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Nodes with their state, load and pins."""
+    Drain: _aio.UnaryUnaryMultiCallable[_router_pb2.DrainRequest, _router_pb2.DrainResponse]  # type: ignore[assignment]
+    """Makes the conversations of a node move away at their next turn, or ends that."""
+    ExplainRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]  # type: ignore[assignment]
+    """Tells how a turn was or would be decided: every candidate with each part of its cost.
+    Counts nothing.
+    """
 
 class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
     """One router in front of many cache nodes.
@@ -102,5 +114,23 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.ListNodesResponse, _abc.Awaitable[_router_pb2.ListNodesResponse]]:
         """Nodes with their state, load and pins."""
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _router_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.DrainResponse, _abc.Awaitable[_router_pb2.DrainResponse]]:
+        """Makes the conversations of a node move away at their next turn, or ends that."""
+
+    @_abc_1.abstractmethod
+    def ExplainRoute(
+        self,
+        request: _router_pb2.ExplainRouteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ExplainRouteResponse, _abc.Awaitable[_router_pb2.ExplainRouteResponse]]:
+        """Tells how a turn was or would be decided: every candidate with each part of its cost.
+        Counts nothing.
+        """
 
 def add_RouterServiceServicer_to_server(servicer: RouterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

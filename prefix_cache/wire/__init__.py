@@ -16,7 +16,7 @@ from prefix_cache.wire.events import (
     event_to_wire,
 )
 from prefix_cache.wire.explanations import explanation_from_wire, explanation_to_wire
-from prefix_cache.wire.handlers import unary, unary_from_peer
+from prefix_cache.wire.handlers import unary, unary_async, unary_from_peer
 from prefix_cache.wire.limits import (
     DEFAULT_MAX_MESSAGE_BYTES,
     SHORTEST_LEASE_S,
@@ -71,5 +71,6 @@ __all__ = [
     "prefix_from_prompt",
     "reportable",
     "unary",
+    "unary_async",
     "unary_from_peer",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from grpc import aio
 
@@ -44,8 +44,27 @@ def unary_from_peer(
     return handler
 
 
+def unary_async(
+    method: Callable[[Servicer, Request], Awaitable[Response]],
+) -> Handler[Servicer, Request, Response]:
+    """Let the coroutine ``method(self, request)`` answer, as ``unary`` does."""
+
+    @wraps(method)
+    async def handler(self: Servicer, request: Request, context: Context) -> Response:
+        try:
+            return await method(self, request)
+        except Exception as error:
+            await _failed(context, error)
+
+    return handler
+
+
 async def _answered(context: Context, answer: Callable[[], Response]) -> Response:
     try:
         return answer()
     except Exception as error:
-        return await context.abort_with_status(error_to_status(reportable(error)))
+        await _failed(context, error)
+
+
+async def _failed(context: Context, error: Exception) -> NoReturn:
+    await context.abort_with_status(error_to_status(reportable(error)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from prefix_cache import BlockCache
 from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
@@ -16,7 +16,7 @@ from tests.bench.prompts import BLOCK_SIZE, WHO
 from tests.bench.scale import Scale
 
 
-async def conversation_cases(scale: Scale) -> AsyncIterator[Case]:
+async def conversation_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Every turn has as many new tokens, and the pool has room for all."""
     late = scale.conversation_turns
     yield delta_case(scale)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from prefix_cache import BlockCache
 from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
@@ -18,7 +18,7 @@ _PROMPT = 128  # tokens
 _TOKEN = random_tokens(1)
 
 
-async def decode_cases(scale: Scale) -> AsyncIterator[Case]:
+async def decode_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Append and commit one token, averaged over 64 sequences and all positions in a block."""
     num_blocks = _SEQUENCES * ((_PROMPT + scale.decoded_tokens) // BLOCK_SIZE + 1)
     yield Case(
@@ -28,7 +28,7 @@ async def decode_cases(scale: Scale) -> AsyncIterator[Case]:
     )
 
 
-async def hash_cases(scale: Scale) -> AsyncIterator[Case]:
+async def hash_cases(scale: Scale) -> AsyncGenerator[Case]:
     """The chain hash of one block, against SHA-256 over the same bytes."""
     for length in (scale.short_prompt, scale.long_prompt):
         tokens = random_tokens(length)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from prefix_cache.cli.bench_harness import Case, Row, measure
 from tests.bench.conversation import conversation_cases
@@ -11,10 +12,12 @@ from tests.bench.loop_blocking import loop_cases
 from tests.bench.memory import memory_cases
 from tests.bench.node import node_cases
 from tests.bench.node_conversation import node_conversation_cases
+from tests.bench.pick import pick_cases
+from tests.bench.proxy import proxy_cases
 from tests.bench.scale import Scale
 from tests.bench.turns import aligned_cases, form_cases, turn_cases
 
-GROUPS: dict[str, Callable[[Scale], AsyncIterator[Case]]] = {
+GROUPS: dict[str, Callable[[Scale], AsyncGenerator[Case]]] = {
     "hash": hash_cases,
     "turns": turn_cases,
     "aligned": aligned_cases,
@@ -25,9 +28,12 @@ GROUPS: dict[str, Callable[[Scale], AsyncIterator[Case]]] = {
     "node-conversation": node_conversation_cases,
     "loop": loop_cases,
     "memory": memory_cases,
+    "pick": pick_cases,
+    "proxy": proxy_cases,
 }
 
 
 async def measure_group(name: str, scale: Scale, rounds: int) -> list[Row]:
     """Measure every case of a group."""
-    return [row async for case in GROUPS[name](scale) for row in await measure(case, rounds)]
+    async with aclosing(GROUPS[name](scale)) as cases:
+        return [row async for case in cases for row in await measure(case, rounds)]

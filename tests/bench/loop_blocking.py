@@ -10,7 +10,7 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from prefix_cache.cli.bench_harness import Case, Sample
 from prefix_cache.client import Acquire, AsyncNodeClient, Commit, NodeClient, Release
@@ -21,7 +21,7 @@ from tests.bench.scale import Scale
 _SMALL = random_tokens(4 * BLOCK_SIZE)
 
 
-async def loop_cases(scale: Scale) -> AsyncIterator[Case]:
+async def loop_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Small calls alone, and beside another client's long prompts, none of which is cached."""
     num_blocks = 4 * scale.long_prompt // BLOCK_SIZE
     async with (

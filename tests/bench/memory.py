@@ -8,7 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 from prefix_cache import BlockCache
 from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
@@ -19,7 +19,7 @@ from tests.bench.scale import Scale
 _CHAIN = 512  # blocks
 
 
-async def memory_cases(scale: Scale) -> AsyncIterator[Case]:
+async def memory_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Resident memory from before the cache is made to when all of its blocks are cached."""
     yield Case(
         f"one of {scale.memory_blocks:,} cached blocks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from prefix_cache.cli.bench_cases import node_case
 from prefix_cache.cli.bench_harness import Case, Sample, Side, Stopwatch, repeated
@@ -18,7 +18,7 @@ _PROMPT = random_tokens(2 * BLOCK_SIZE)
 _TOKEN = random_tokens(1)
 
 
-async def node_cases(scale: Scale) -> AsyncIterator[Case]:
+async def node_cases(scale: Scale) -> AsyncGenerator[Case]:
     """A session against unary calls, over TCP and a unix socket."""
     with tempfile.TemporaryDirectory() as directory:
         for transport, listen in (

@@ -22,6 +22,10 @@ class Scale:
     calls: int = 256  # of a node, per sample
     probes: int = 500  # small calls whose 99th percentile is taken
     memory_blocks: int = 1_000_000
+    fleets: tuple[int, ...] = (8, 64, 256)  # nodes of a router
+    requests: int = 2_000  # of a proxy, by one connection, per sample
+    picks: int = 50  # decisions per sample
+    new_tokens: int = 200  # of a prompt that is known but for them
 
     @property
     def conversation_blocks(self) -> int:
@@ -42,4 +46,8 @@ TINY = Scale(
     calls=1,
     probes=2,
     memory_blocks=1_024,
+    fleets=(2,),
+    requests=4,
+    picks=1,
+    new_tokens=16,
 )

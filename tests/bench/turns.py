@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tests.bench.scale import Scale
 _POOL = 4  # prompts that a pool to be filled holds
 
 
-async def turn_cases(scale: Scale) -> AsyncIterator[Case]:
+async def turn_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Against the usual block manager, which knows no events."""
     for length, percent, full, events in itertools.product(
         (scale.short_prompt, scale.long_prompt), (0, 50, 100), (False, True), (False, True)
@@ -36,7 +36,7 @@ async def turn_cases(scale: Scale) -> AsyncIterator[Case]:
         )
 
 
-async def aligned_cases(scale: Scale) -> AsyncIterator[Case]:
+async def aligned_cases(scale: Scale) -> AsyncGenerator[Case]:
     """Prompts that end where a cached block ends: the block of their last token is computed."""
     for length in (scale.short_prompt, scale.long_prompt):
         prompt = random_tokens(length)
@@ -48,7 +48,7 @@ async def aligned_cases(scale: Scale) -> AsyncIterator[Case]:
         )
 
 
-async def form_cases(scale: Scale) -> AsyncIterator[Case]:
+async def form_cases(scale: Scale) -> AsyncGenerator[Case]:
     """A cached prompt as bytes, numpy array and list, all of which both sides take."""
     for length in (scale.short_prompt, scale.long_prompt):
         tokens = random_tokens(length + 1)

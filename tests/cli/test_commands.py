@@ -17,11 +17,13 @@ from tests.cli.commands import run
 def test_help_lists_the_commands() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("node", "router", "match", "explain", "demo", "bench"):
+    for command in ("node", "router", "match", "explain", "top", "drain", "demo", "bench"):
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["node", "router", "match", "explain", "demo", "bench"])
+@pytest.mark.parametrize(
+    "command", ["node", "router", "match", "explain", "top", "drain", "demo", "bench"]
+)
 def test_every_command_shows_an_example_and_has_json(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
@@ -52,14 +54,20 @@ def test_version() -> None:
         (["fly"], "No such command 'fly'"),
         (["demo", "--nodes", "0"], "0 is not in the range x>=1"),
         (["demo", "--file", "a", "--only", "chats"], "'a' does not exist"),
-        (["router"], "Missing option '--node'"),
+        (["router"], "no nodes: give --node, --config, or a --redis that knows them"),
+        (["router", "--config", __file__, "--node", "a=h:1"], "nodes and policies stand in that"),
+        (["router", "--redis", "http://h"], "error: redis is no URL of a Redis"),
+        (["router", "--node", "a=h:1", "--workers", "2"], "error: workers is 2, expected 1"),
         (["router", "--node", "a"], "error: malformed node 'a': expected NAME=ADDRESS"),
-        (["router", "--node", "a=b"], "error: the address is 'b', expected host:port"),
+        (["router", "--node", "a=b"], "error: malformed address 'b': expected HOST:PORT"),
         (["node", "--num-blocks", "0"], "0 is not in the range 1<=x<=2147483647"),
         (["node", "--num-blocks", "2147483648"], "2147483648 is not in the range 1<=x<=2147483647"),
         (["node", "--block-size", "1048577"], "1048577 is not in the range 1<=x<=1048576"),
         (["demo", "--num-blocks", "2147483648"], "2147483648 is not in the range 1<=x<=2147483647"),
         (["demo", "--block-size", "1048577"], "1048577 is not in the range 1<=x<=1048576"),
+        (["top"], "give --node, or --router"),
+        (["top", "--node", "h:1", "--router", "h:1"], "give --node, or --router"),
+        (["drain"], "Missing argument 'NODE'"),
         (["match", "hello"], "Missing option '--node'"),
     ],
 )

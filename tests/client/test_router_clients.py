@@ -15,11 +15,15 @@ from prefix_cache.client import (
     NodeStatus,
     Outcome,
     Route,
+    RouteCandidate,
+    RouteExplanation,
+    RoutePrompt,
     RouterClient,
     RouteReason,
 )
+from prefix_cache.index import Identity
 from prefix_cache.serving import Service, serving
-from prefix_cache.v1 import router_pb2, router_pb2_grpc
+from prefix_cache.v1 import node_pb2, router_pb2, router_pb2_grpc
 from prefix_cache.wire import unary
 from tests.client.threads import InThread
 
@@ -70,8 +74,36 @@ class Router(router_pb2_grpc.RouterServiceServicer):
                     cached_tokens=6,
                     failures=7,
                     lost_tokens=8,
+                    url="http://127.0.0.1:2",
+                    pool="chat",
+                    queued_prefill=9,
+                    models=["m", "n"],
                 )
             ],
+        )
+
+    @unary
+    def Drain(self, request: router_pb2.DrainRequest) -> router_pb2.DrainResponse:  # noqa: N802
+        self.requests.append(request)
+        return router_pb2.DrainResponse(conversations=3)
+
+    @unary
+    def ExplainRoute(  # noqa: N802
+        self, request: router_pb2.ExplainRouteRequest
+    ) -> router_pb2.ExplainRouteResponse:
+        self.requests.append(request)
+        return router_pb2.ExplainRouteResponse(
+            node="b",
+            reason=router_pb2.ROUTE_REASON_MOVED,
+            runner_up="c",
+            prompt_tokens=500,
+            terms=["uncached", "queued"],
+            candidates=[
+                router_pb2.RouteCandidate(node="b", cached_tokens=480, cost=[20, 0.5]),
+                router_pb2.RouteCandidate(node="c", is_home=True, cost=[500, 0]),
+            ],
+            left_out=[router_pb2.LeftOutNode(node="a", why="is FAILED")],
+            moved_from="a",
         )
 
 
@@ -110,7 +142,77 @@ async def test_a_turn_is_a_route_and_a_report(client: Any, router: Router) -> No
 async def test_nodes_are_listed_with_state_and_counts(client: Any) -> None:
     policy, nodes = await client.list_nodes()
     assert policy == "sticky"
-    assert nodes == [NodeStatus("a", "127.0.0.1:1", NodeState.DRAINING, 1, 2, 3, 4, 5, 6, 7, 8)]
+    assert nodes == [
+        NodeStatus(
+            name="a",
+            address="127.0.0.1:1",
+            state=NodeState.DRAINING,
+            in_flight=1,
+            in_flight_tokens=2,
+            conversations=3,
+            turns=4,
+            prompt_tokens=5,
+            cached_tokens=6,
+            failures=7,
+            lost_tokens=8,
+            url="http://127.0.0.1:2",
+            pool="chat",
+            queued_prefill=9,
+            models=("m", "n"),
+        )
+    ]
+
+
+async def test_a_prompt_pool_and_model_go_along(client: Any, router: Router) -> None:
+    prompt = RoutePrompt(Identity("m"), [1, 2], block_size=32)
+    await client.route("chat", pool="p", model="m", prompt=prompt)
+    assert router.requests == [
+        router_pb2.RouteRequest(
+            conversation="chat",
+            pool="p",
+            model="m",
+            prompt=node_pb2.Prompt(
+                identity=node_pb2.Identity(model="m", kv_dtype="bfloat16"),
+                tokens=bytes([1, 0, 0, 0, 2, 0, 0, 0]),
+                block_size=32,
+            ),
+        )
+    ]
+
+
+async def test_a_node_is_drained_and_let_in_again(client: Any, router: Router) -> None:
+    assert await client.drain("a") == 3
+    assert await client.drain("a", undo=True) == 3
+    assert router.requests == [
+        router_pb2.DrainRequest(node="a"),
+        router_pb2.DrainRequest(node="a", undo=True),
+    ]
+
+
+async def test_decisions_are_explained_with_every_part_of_their_costs(
+    client: Any, router: Router
+) -> None:
+    explained = await client.explain_request("id")
+    assert explained == await client.explain("chat", 500, exclude=["x"])
+    assert explained == RouteExplanation(
+        node="b",
+        reason=RouteReason.MOVED,
+        runner_up="c",
+        prompt_tokens=500,
+        terms=("uncached", "queued"),
+        candidates=(
+            RouteCandidate("b", 480, False, (20.0, 0.5)),
+            RouteCandidate("c", 0, True, (500.0, 0.0)),
+        ),
+        left_out={"a": "is FAILED"},
+        moved_from="a",
+    )
+    assert router.requests == [
+        router_pb2.ExplainRouteRequest(request_id="id"),
+        router_pb2.ExplainRouteRequest(
+            turn=router_pb2.RouteRequest(conversation="chat", prompt_tokens=500, exclude=["x"])
+        ),
+    ]
 
 
 async def test_errors_of_the_router_are_typed(client: Any) -> None:
@@ -125,7 +227,14 @@ async def test_errors_of_the_router_are_typed(client: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("conversation", "x\ud800"), ("tenant", "\ud800"), ("tenant", 7), ("exclude", ["\ud800"])],
+    [
+        ("conversation", "x\ud800"),
+        ("tenant", "\ud800"),
+        ("tenant", 7),
+        ("exclude", ["\ud800"]),
+        ("pool", 1),
+        ("model", None),
+    ],
 )
 async def test_text_that_no_message_holds_is_refused(
     client: Any, router: Router, name: str, value: Any

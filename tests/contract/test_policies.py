@@ -1,131 +1,178 @@
-"""One suite for every routing policy: what the picker and the dispatcher rely on."""
+"""One suite for every routing policy, ours and the baselines: what the picker relies on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from copy import copy
-from random import Random
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from math import isfinite
+from typing import Any
 
 import pytest
 
-from prefix_cache.client import NodeState, Outcome
-from prefix_cache.errors import NoNodeAvailable
-from router.config import RouterConfig
+from prefix_cache.client import NodeState
+from prefix_cache.replay.block_lru import BlockLru
+from prefix_cache.replay.policy_comparison import CONTESTANTS
+from prefix_cache.replay.simulation import SimulatedNode
 from router.conversations import Pin
-from router.dispatcher import Dispatcher
 from router.nodes import Node
 from router.picker import pick
-from router.policies import POLICIES, Policy, RandomChoice
-from router.turn import ConversationKey, Turn
+from router.policies import Candidate, Policy
+from router.turn import ConversationKey, Prompt, Turn
+from tests.router.dispatching import answer_all, dispatcher_over, key
+
+NOW = 1000.0
+
+BY_ORDER = ("round_robin", "random")
+"""Those that go by the order of candidates."""
 
 MakePolicy = Callable[[], Policy]
 
-# Every policy of the router, with the only one that draws made repeatable.
-MAKERS: dict[str, MakePolicy] = {**POLICIES, "random": lambda: RandomChoice(Random(7))}
 
-
-@pytest.fixture(params=MAKERS, ids=str)
+@pytest.fixture(params=CONTESTANTS, ids=str)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def policy(name: str) -> Policy:
-    return MAKERS[name]()
+def make(name: str) -> MakePolicy:
+    """Makes the policy, for nodes a to h whose caches are cold."""
+    return lambda: CONTESTANTS[name](simulated("abcdefgh"))
+
+
+def simulated(names: str) -> Mapping[str, SimulatedNode]:
+    return {name: SimulatedNode(BlockLru(100), 1000.0) for name in names}
 
 
 def ready_nodes(names: str) -> list[Node]:
-    return [Node(name, f"127.0.0.1:{ord(name)}", NodeState.READY, 1) for name in names]
+    return [Node(name, "", state=NodeState.READY, incarnation=1) for name in names]
 
 
-def turns(count: int, *exclude: str) -> list[Turn]:
-    """Turns of as many conversations, every second one of none."""
+def busy_nodes() -> list[Node]:
+    """Four nodes that differ in all that a policy may look at."""
+    nodes = ready_nodes("abcd")
+    for number, node in enumerate(nodes):
+        node.in_flight = number
+        node.in_flight_tokens = 3_000 * number
+        node.queued_prefill = 700 * (3 - number)
+        node.reported_running = 5 * (number % 2)
+        node.recent_prefill.add(90_000 / (1 + number), NOW - 60)
+        node.prefill_progress.waits("turn", 700, NOW - 1)
+    return nodes
+
+
+def candidates(nodes: Sequence[Node], home: str = "") -> list[Candidate]:
+    return [Candidate(node, 512 * (ord(node.name) - ord("a")), node.name == home) for node in nodes]
+
+
+def turns(count: int) -> list[Turn]:
+    """Turns of as many conversations, every second one of none; some are unhashable."""
     return [
         Turn(
-            None if number % 2 else ConversationKey("", f"chat-{number}"),
-            100,
-            frozenset(exclude),
-            number,
+            None if number % 2 else key(number),
+            Prompt(
+                4_000,
+                block_hashes=(b"shared", b"%d" % number) if number % 3 else (),
+                block_size=512,
+            ),
+            number=number,
         )
         for number in range(count)
     ]
 
 
-def test_only_ready_nodes_that_are_not_excluded_are_chosen(policy: Policy) -> None:
-    nodes = ready_nodes("abcdef")
-    nodes[0].state = NodeState.FAILED
-    nodes[1].state = NodeState.DRAINING
-    nodes[2].state = NodeState.JOINING
-    pins = [None, *(Pin(node.home, 100, 0.0) for node in nodes)]
-
-    chosen = {pick(nodes, turn, pin, policy).node.name for turn in turns(100, "d") for pin in pins}
-
-    assert chosen == {"e", "f"}
+def state(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    slots = set(Node.__slots__) - {"claims"}
+    return [{slot: deepcopy(getattr(node, slot)) for slot in slots} for node in nodes]
 
 
-def test_every_candidate_is_chosen_now_and_then(policy: Policy) -> None:
-    nodes = ready_nodes("abcdefgh")
+@pytest.mark.parametrize("home", ["", "a", "d"], ids=["homeless", "home a", "home d"])
+def test_every_candidate_gets_a_cost_of_as_many_parts_as_there_are_terms(
+    make: MakePolicy, home: str
+) -> None:
+    policy = make()
+    for turn in turns(20):
+        costs = policy.costs(turn, candidates(busy_nodes(), home), NOW)
+        assert len(costs) == 4
+        for cost in costs:
+            assert len(cost) == len(policy.terms)
+            assert all(isfinite(part) for part in cost)
 
-    assert {policy.choose(nodes, turn, None).name for turn in turns(200)} == set("abcdefgh")
 
-
-def test_a_single_candidate_is_chosen(policy: Policy) -> None:
+def test_a_single_candidate_is_chosen(make: MakePolicy) -> None:
     (node,) = ready_nodes("a")
-
-    assert all(
-        policy.choose([node], turn, home) is node for turn in turns(9) for home in (node, None)
-    )
-
-
-def test_without_candidates_the_picker_says_so_before_it_asks(policy: Policy) -> None:
-    with pytest.raises(NoNodeAvailable, match="a is excluded, b is excluded"):
-        pick(ready_nodes("ab"), turns(1, "a", "b")[0], None, policy)
+    for turn in turns(9):
+        for pin in (None, Pin(node.home, 100, 0.0)):
+            assert pick([node], turn, pin, make(), NOW).node is node
 
 
-def test_choosing_changes_no_node(policy: Policy) -> None:
+def test_asking_changes_nothing(make: MakePolicy) -> None:
     """Load is counted by whoever takes the choice, once."""
-    nodes = ready_nodes("abcd")
-    before = [copy(node) for node in nodes]
-    for turn in turns(50):
-        policy.choose(nodes, turn, nodes[0])
-
-    for node, earlier in zip(nodes, before, strict=True):
-        assert {field: getattr(node, field) for field in Node.__slots__} == {
-            field: getattr(earlier, field) for field in Node.__slots__
-        }
-
-
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "random"])
-def test_who_asks_again_gets_the_same_answer(name: str, policy: Policy) -> None:
-    """In the same process and in another; all but `random` promise it."""
-    nodes = ready_nodes("abcd")
-    nodes[2].in_flight_tokens = 500
+    nodes = busy_nodes()
+    before = state(nodes)
+    asked = candidates(nodes, "b")
+    policy = make()
 
     for turn in turns(50):
-        first = policy.choose(nodes, turn, None)
-        assert policy.choose(nodes, turn, None) is first
-        assert MAKERS[name]().choose(nodes, turn, None) is first
+        policy.costs(turn, asked, NOW)
+
+    assert state(nodes) == before
+    assert asked == candidates(nodes, "b")
+
+
+def test_equal_questions_have_equal_answers(name: str, make: MakePolicy) -> None:
+    """In the same process and in another; one that draws repeats itself from the same seed."""
+    policy, another = make(), make()
+    asked = candidates(busy_nodes(), "b")
+    for turn in turns(50):
+        costs = policy.costs(turn, asked, NOW)
+        assert another.costs(turn, asked, NOW) == costs
+        if name != "random":
+            assert policy.costs(turn, asked, NOW) == costs
+
+
+@pytest.mark.parametrize("name", [name for name in CONTESTANTS if name not in BY_ORDER])
+def test_the_order_of_candidates_does_not_matter(make: MakePolicy) -> None:
+    policy, asked = make(), candidates(busy_nodes(), "b")
+    for turn in turns(50):
+        costs = policy.costs(turn, asked, NOW)
+        assert policy.costs(turn, asked[::-1], NOW) == costs[::-1]
+
+
+def test_every_idle_node_is_chosen_now_and_then(make: MakePolicy) -> None:
+    nodes, policy = ready_nodes("abcdefgh"), make()
+    chosen = [pick(nodes, turn, None, policy, NOW).node.name for turn in turns(400)]
+    assert set(chosen) == set("abcdefgh")
 
 
 @pytest.mark.parametrize("with_conversation", [True, False], ids=["conversations", "single turns"])
-def test_simultaneous_turns_do_not_herd(name: str, with_conversation: bool) -> None:
+def test_simultaneous_turns_do_not_herd(
+    name: str, make: MakePolicy, with_conversation: bool
+) -> None:
     """Choice and count are one step: 400 turns in flight at once over 8 idle nodes.
 
-    No node gets more than twice its share, under a policy that knows load one more at most.
+    No node gets more than about twice its share; one more than its share at most under a policy
+    that goes by load.
     """
-    dispatcher = Dispatcher(RouterConfig(nodes={n: f"h:{ord(n)}" for n in "abcdefgh"}, policy=name))
-    for node in dispatcher.list_nodes():
-        dispatcher.node_answered(node, 1)
+    dispatcher = dispatcher_over("abcdefgh")
+    answer_all(dispatcher)
+    dispatcher.pool("default").policy = make()
 
-    routed = [
-        dispatcher.route(ConversationKey("", f"{n}") if with_conversation else None, 100)
-        for n in range(400)
+    routes = [
+        dispatcher.route(
+            Turn(
+                ConversationKey("", f"chat-{number}") if with_conversation else None,
+                Prompt(100, block_hashes=(b"%d" % number,), block_size=512),
+            )
+        )
+        for number in range(400)
     ]
 
-    counts = Counter(decision.node.name for _, decision in routed)
-    assert max(counts.values()) <= (50 if name in ("sticky", "round_robin") else 100)
-    assert {node.name: node.in_flight for node in dispatcher.list_nodes()} == counts
-    for route_id, _ in routed:
-        dispatcher.report(route_id, Outcome.OK)
-    assert [node.in_flight for node in dispatcher.list_nodes()] == [0] * 8
+    counts = Counter(route.node.name for route in routes)
+    by_load = ("sticky", "prefix", "least_load", "round_robin", "overlap_cost")
+    assert max(counts.values()) <= (51 if name in by_load else 100)
+    assert {node.name: node.in_flight for node in dispatcher.nodes()} == counts
+    for route in routes:
+        dispatcher.accepted(route)
+        dispatcher.served(route, cached_tokens=0)
+    assert [node.in_flight for node in dispatcher.nodes()] == [0] * 8

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from prefix_cache import Identity
 from prefix_cache.client import Acquire, AsyncNodeClient, Commit, Release
@@ -24,13 +20,13 @@ from prefix_cache.node import Node, NodeConfig
 from prefix_cache.node.metrics import node_registry
 from prefix_cache.v1 import node_pb2
 from tests.node.nodes import RunningNode, status_of
+from tests.prometheus import described, documented, values
 
 if TYPE_CHECKING:
     from prefix_cache.v1.node_pb2_grpc import NodeServiceAsyncStub  # exists in the stubs only
 
 WHO = Identity("m")
 REQUESTS = "prefix_cache_request_duration_seconds"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 @pytest.fixture
@@ -39,43 +35,20 @@ async def url(running: RunningNode) -> AsyncIterator[str]:
         yield url
 
 
-def samples(text: str) -> Iterator[tuple[str, Sample]]:
-    """Every sample with the type of its family."""
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            yield family.type, sample
-
-
 async def scrape(url: str) -> dict[str, float]:
-    """Values by name and labels, as in ``prefix_cache_blocks{state=free}``."""
-    text = await asyncio.to_thread(lambda: urlopen(url).read().decode())
-    values = {}
-    for _, sample in samples(text):
-        labels = ",".join(f"{name}={value}" for name, value in sample.labels.items())
-        values[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return values
+    return values(await fetch(url))
+
+
+async def fetch(url: str) -> str:
+    return await asyncio.to_thread(lambda: urlopen(url).read().decode())
 
 
 async def test_what_is_served_is_what_the_document_says(
     running: RunningNode, client: AsyncNodeClient, url: str
 ) -> None:
     await client.stats()
-    text = await asyncio.to_thread(lambda: urlopen(url).read().decode())
-    served = set()
-    for kind, sample in samples(text):
-        name, labels = sample.name, set(sample.labels)
-        if kind == "histogram":
-            name, labels = re.sub("_(bucket|count|sum)$", "", name), labels - {"le"}
-        if name.endswith("_info"):
-            kind = "info"
-        if not name.endswith("_created"):
-            served.add((name, kind, frozenset(labels)))
 
-    rows = re.findall(r"^\| `(\w+)(?:\{(.*)\})?` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
-    assert len(rows) == 16
-    assert served == {
-        (name, kind, frozenset(labels.split(",") if labels else ())) for name, labels, kind in rows
-    }
+    assert described(await fetch(url)) == documented("Metrics of a node")
 
 
 async def test_the_counts_are_those_of_what_happened(client: AsyncNodeClient, url: str) -> None:

@@ -19,24 +19,22 @@ from prefix_cache.client import (
 )
 from prefix_cache.errors import Draining, Unavailable
 from prefix_cache.index import Identity
-from prefix_cache.serving import serving
-from router.app import router_service
-from router.config import RouterConfig
-from router.dispatcher import Dispatcher
-from router.watcher import watching
+from router.app import running
+from router.config import NodeSpec, PoolConfig, RouterConfig
 
 DEADLINE_S = 20.0
 
 
 @asynccontextmanager
-async def running_router(nodes: Mapping[str, str], **settings: Any) -> AsyncIterator[str]:
+async def running_router(
+    nodes: Mapping[str, str], policy: str = "sticky", **settings: Any
+) -> AsyncIterator[str]:
     """A router in this event loop that probes eagerly; the value is its address."""
-    config = RouterConfig(nodes=nodes, **{"probe_interval_s": 0.05, **settings})
-    dispatcher = Dispatcher(config)
-    async with (
-        watching(dispatcher, config),
-        serving(router_service(dispatcher), ["127.0.0.1:0"]) as (address,),
-    ):
+    pool = PoolConfig(nodes=tuple(NodeSpec(*node) for node in nodes.items()), policy=policy)
+    config = RouterConfig(
+        pools=(pool,), listen=("127.0.0.1:0",), **{"probe_interval_s": 0.05, **settings}
+    )
+    async with running(config) as (address,):
         yield address
 
 

@@ -1,21 +1,31 @@
-"""Stories of turns: routed, reported, and what a failing node does to them."""
+"""Stories of turns: routed, accepted, served or not, and what is recorded of them."""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-from prefix_cache.client import NodeState, Outcome, RouteReason
-from prefix_cache.errors import InvalidArgument, NoNodeAvailable, UnknownRoute
-from router.config import RouterConfig
+from prefix_cache.client import NodeState, RouteReason
+from prefix_cache.errors import InvalidArgument, NoNodeAvailable
+from router.config import PoolConfig, RouterConfig
+from router.conversations import Pin
 from router.dispatcher import Dispatcher
-from router.picker import Decision
-from router.turn import ConversationKey
+from router.nodes import Home
+from router.open_routes import OpenRoute
+from router.turn import ConversationKey, Prompt, Turn
 from tests.router.clock import Clock
-
-CHAT = ConversationKey("", "chat")
+from tests.router.dispatching import (
+    CHAT,
+    RememberedTexts,
+    answer_all,
+    dispatcher_over,
+    key,
+    remember_texts,
+    serve,
+    specs,
+    turn,
+)
 
 
 @pytest.fixture
@@ -23,326 +33,361 @@ def clock() -> Clock:
     return Clock()
 
 
-def dispatcher_over(names: str, clock: Clock, policy: str = "sticky") -> Dispatcher:
-    """A router whose nodes answered their first probe: every incarnation is 1."""
-    config = RouterConfig(
-        nodes={name: f"127.0.0.1:{ord(name)}" for name in names},
-        policy=policy,
-        pin_ttl_s=1000.0,
-        route_ttl_s=60.0,
-    )
-    dispatcher = Dispatcher(config, clock=clock)
-    for node in dispatcher.list_nodes():
-        dispatcher.node_answered(node, 1)
-    return dispatcher
-
-
 @pytest.fixture
 def dispatcher(clock: Clock) -> Dispatcher:
     return dispatcher_over("abc", clock)
 
 
-def serve(dispatcher: Dispatcher, key: ConversationKey | None, tokens: int = 100) -> Decision:
-    """One whole turn; all its tokens are committed."""
-    route_id, decision = dispatcher.route(key, tokens)
-    dispatcher.report(route_id, Outcome.OK, committed_tokens=tokens)
-    return decision
-
-
-def load(dispatcher: Dispatcher) -> dict[str, tuple[int, int]]:
-    return {node.name: (node.in_flight, node.in_flight_tokens) for node in dispatcher.list_nodes()}
-
-
-NO_LOAD = {"a": (0, 0), "b": (0, 0), "c": (0, 0)}
-
-
 def test_a_conversation_stays_home(dispatcher: Dispatcher) -> None:
-    first = serve(dispatcher, CHAT)
+    first = serve(dispatcher)
 
-    later = [serve(dispatcher, CHAT, 100 * turn) for turn in range(2, 11)]
+    later = [serve(dispatcher, CHAT, 100 * number) for number in range(2, 11)]
 
-    assert first.reason is RouteReason.NEW
-    assert later == [Decision(first.node, RouteReason.PINNED)] * 9
+    assert first.decision.reason is RouteReason.NEW
+    assert [route.node for route in later] == [first.node] * 9
+    assert {route.decision.reason for route in later} == {RouteReason.PINNED}
 
 
-def test_nothing_is_recorded_until_the_turn_is_served(dispatcher: Dispatcher) -> None:
-    """Neither asking twice nor a turn that was not served makes a home."""
-    for outcome in (Outcome.NOT_SERVED, Outcome.NOT_SERVED, Outcome.OK):
-        route_id, decision = dispatcher.route(CHAT, 100)
-        assert decision.reason is RouteReason.NEW
-        assert len(dispatcher.conversations) == 0
-        dispatcher.report(route_id, outcome, committed_tokens=96)
+def test_nothing_is_recorded_until_the_node_accepts_the_turn(dispatcher: Dispatcher) -> None:
+    """Neither asking twice nor a turn that was not served makes a home or a claim."""
+    claims = remember_texts(dispatcher)
+    for _ in range(2):
+        asked = turn(text=b"hello")
+        assert dispatcher.decide(asked) == dispatcher.decide(asked)
+        route = dispatcher.route(asked)
+        assert route.decision.reason is RouteReason.NEW
+        dispatcher.not_served(route)
 
-    assert dispatcher.route(CHAT, 100)[1] == Decision(decision.node, RouteReason.PINNED)
+    assert len(dispatcher.conversations) == 0
+    assert len(dispatcher.ledger.accounts) == 0
+    assert [len(each.texts) for each in claims.values()] == [0, 0, 0]
+
+
+def test_the_pin_is_written_when_the_node_accepts_the_turn(dispatcher: Dispatcher) -> None:
+    """Not at its end: a stream may take minutes."""
+    route = dispatcher.route(turn(tokens=500))
+    dispatcher.accepted(route)
+
+    assert dispatcher.conversations.get(CHAT) == Pin(Home(route.node.name, 1), 500, 1000.0)
+    dispatcher.not_served(route)  # the client went away
+    assert serve(dispatcher).decision.reason is RouteReason.PINNED
+
+
+def test_whoever_shares_pins_is_told_of_each_that_is_written_here() -> None:
+    told: list[tuple[ConversationKey, Pin]] = []
+    dispatcher = dispatcher_over("a")
+    dispatcher.on_pin = lambda conversation, pin: told.append((conversation, pin))
+    serve(dispatcher, CHAT, 300)
+    serve(dispatcher, None, 300)
+    dispatcher.learn_pin(key("other"), Pin(Home("a", 1), 7, 0.0))
+
+    assert told == [(CHAT, Pin(Home("a", 1), 300, 1000.0))]
+
+
+def test_a_pin_learnt_from_another_router_is_followed(dispatcher: Dispatcher) -> None:
+    """F056: two routers, one conversation; then one of them is gone."""
+    other = dispatcher_over("abc")
+    other.on_pin = dispatcher.learn_pin
+    for number in range(30):
+        home = serve(other, key(number)).node.name
+        routes = [serve(each, key(number)) for each in (dispatcher, other, dispatcher)]
+        assert [route.node.name for route in routes] == [home] * 3
+        assert {route.decision.reason for route in routes} == {RouteReason.PINNED}
+
+
+def test_what_another_router_sent_home_counts_against_what_is_claimed_elsewhere(
+    dispatcher: Dispatcher,
+) -> None:
+    """Of the conversation this router has seen nothing, and b was sent half of its prompt."""
+    for node in dispatcher.nodes():
+        node.claims = RememberedTexts()
+    half, whole = b"x" * 400, b"x" * 800
+    dispatcher.node("b").claims.served(Prompt(400, half), 0, None)
+    dispatcher.learn_pin(CHAT, Pin(Home("a", 1), 700, 0.0))
+    route = dispatcher.route(Turn(CHAT, Prompt(800, whole)))
+
+    assert (route.node.name, route.decision.reason) == ("a", RouteReason.PINNED)
+    assert (route.decision.promised_tokens, route.decision.available_tokens) == (700, 700)
+
+
+def test_a_pin_read_back_is_no_news_of_what_is_at_home(dispatcher: Dispatcher) -> None:
+    """Its engine lost it all since, and this router knows that."""
+    dispatcher.node("a").claims = RememberedTexts()
+    for node in "bc":
+        dispatcher.node_failed(dispatcher.node(node), "the test wants one")
+    text = Prompt(400, b"x" * 400)
+    route = dispatcher.route(Turn(CHAT, text))
+    dispatcher.accepted(route)
+    dispatcher.served(route, cached_tokens=0)
+    route.node.claims.clear()
+    pin = dispatcher.conversations.get(CHAT)
+    assert pin is not None
+    dispatcher.learn_pin(CHAT, pin)
+
+    assert dispatcher.route(Turn(CHAT, text)).decision.promised_tokens == 0
+
+
+def test_a_second_first_turn_follows_the_first_and_waits_for_nothing(
+    dispatcher: Dispatcher,
+) -> None:
+    """F059: its load would send it elsewhere, and it is decided at once all the same."""
+    first = dispatcher.route(turn(tokens=10_000))
+    second = dispatcher.route(turn(tokens=10_000))
+
+    assert (second.node, second.decision.reason) == (first.node, RouteReason.PINNED)
+    dispatcher.not_served(second)  # cancelled: gone from the counts, never accepted
+    assert first.node.in_flight == 1
+    assert len(dispatcher.conversations) == 0
+    assert dispatcher.route(turn(tokens=10_000)).node is first.node
+
+
+def test_cancelling_the_first_of_two_leaves_the_second_to_be_followed(
+    dispatcher: Dispatcher,
+) -> None:
+    first, second = dispatcher.route(turn()), dispatcher.route(turn())
+    dispatcher.not_served(first)
+
+    assert dispatcher.route(turn()).node is second.node
+
+
+def test_a_first_turn_that_fails_is_not_followed(dispatcher: Dispatcher) -> None:
+    first = dispatcher.route(turn())
+    dispatcher.failed(first, "connection refused")
+
+    second = dispatcher.route(turn())
+
+    assert second.node is not first.node
+    assert second.decision.reason is RouteReason.NEW
 
 
 def test_a_turn_not_served_leaves_the_node_and_the_pin_alone(dispatcher: Dispatcher) -> None:
-    """20 bad requests are no failure of the node."""
-    home = serve(dispatcher, CHAT).node
+    """F100: 20 bad requests are no failure of the node; the valid one after them is served."""
+    home = serve(dispatcher).node
     for _ in range(20):
-        route_id, _ = dispatcher.route(CHAT, 100)
-        dispatcher.report(route_id, Outcome.NOT_SERVED)
+        dispatcher.not_served(dispatcher.route(turn()))
 
     assert (home.state, home.failures, home.turns) == (NodeState.READY, 0, 1)
-    assert serve(dispatcher, CHAT) == Decision(home, RouteReason.PINNED)
+    assert serve(dispatcher).node is home
 
 
 def test_served_turns_add_up(dispatcher: Dispatcher) -> None:
-    route_id, decision = dispatcher.route(CHAT, 1200)
-    dispatcher.report(route_id, Outcome.OK, cached_tokens=0, committed_tokens=1700)
-    route_id, _ = dispatcher.route(CHAT, 1900)
-    dispatcher.report(route_id, Outcome.OK, cached_tokens=1696, committed_tokens=2400)
+    first = dispatcher.route(turn(tokens=1200))
+    dispatcher.accepted(first, committed_tokens=1700)
+    dispatcher.served(first, cached_tokens=0)
+    second = dispatcher.route(turn(tokens=1900))
+    dispatcher.accepted(second, committed_tokens=2400)
+    dispatcher.served(second, cached_tokens=1696)
 
-    node = decision.node
+    node = first.node
     assert (node.turns, node.prompt_tokens, node.cached_tokens) == (2, 3100, 1696)
     assert dispatcher.conversations.holdings(node.home).committed_tokens == 2400
 
 
-def test_a_report_of_more_cached_tokens_than_the_prompt_has_changes_nothing(
+def test_the_engines_own_count_of_the_prompt_is_believed(dispatcher: Dispatcher) -> None:
+    """The router's may be an estimate; load is freed by what was counted in."""
+    route = dispatcher.route(turn(tokens=100))
+    dispatcher.served(route, cached_tokens=96, prompt_tokens=130)
+
+    assert (route.node.prompt_tokens, route.node.cached_tokens) == (130, 96)
+    assert (route.node.in_flight_tokens, route.node.queued_prefill) == (0, 0)
+
+
+def test_what_was_promised_of_an_estimate_is_measured_in_the_engines_tokens() -> None:
+    """Half was promised, and half delivered: of 400 tokens, not of the 100 that were estimated."""
+    dispatcher = dispatcher_over("a")
+    (claims,) = remember_texts(dispatcher).values()
+    claims.texts.append(turn(tokens=50, text=b"half").prompt)
+    route = dispatcher.route(turn(tokens=100, text=b"half of it"))
+    dispatcher.served(route, cached_tokens=190, prompt_tokens=400)
+
+    sums = dispatcher.ledger.sums
+    assert (sums.promised, sums.available, sums.delivered) == (200, 200, 190)
+    assert (sums.held_by_nobody, sums.not_delivered) == (200, 10)
+
+
+def test_an_engine_that_says_more_was_cached_than_there_was_is_believed_up_to_the_prompt(
     dispatcher: Dispatcher,
 ) -> None:
-    route_id, decision = dispatcher.route(CHAT, 10)
+    route = dispatcher.route(turn(tokens=100))
+    dispatcher.served(route, cached_tokens=1_000_000)
 
-    with pytest.raises(InvalidArgument, match="1000000 cached tokens were reported") as caught:
-        dispatcher.report(route_id, Outcome.OK, cached_tokens=1_000_000, committed_tokens=10)
-
-    assert caught.value.details == {"cached_tokens": 1_000_000, "prompt_tokens": 10}
-    assert (decision.node.in_flight, decision.node.turns) == (1, 0)
-    dispatcher.report(route_id, Outcome.OK, cached_tokens=10, committed_tokens=10)
-    assert (decision.node.turns, decision.node.cached_tokens) == (1, 10)
-    assert load(dispatcher) == NO_LOAD
+    assert (route.node.prompt_tokens, route.node.cached_tokens) == (100, 100)
+    assert dispatcher.ledger.sums.prefilled == 0
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_load_rises_with_the_route_and_is_gone_with_any_report(
-    dispatcher: Dispatcher, outcome: Outcome
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda dispatcher, route: dispatcher.served(route, cached_tokens=5),
+        lambda dispatcher, route: dispatcher.not_served(route),
+        lambda dispatcher, route: dispatcher.failed(route, "old news"),
+    ],
+    ids=["served", "not served", "failed"],
+)
+def test_a_turn_ends_once(
+    dispatcher: Dispatcher, end: Callable[[Dispatcher, OpenRoute], None]
 ) -> None:
-    ids = [dispatcher.route(None, 10)[0] for _ in range(90)]
-    assert load(dispatcher) == {"a": (30, 300), "b": (30, 300), "c": (30, 300)}
+    route = dispatcher.route(turn())
+    dispatcher.not_served(route)
 
-    for route_id in ids:
-        dispatcher.report(route_id, outcome)
+    end(dispatcher, route)
 
-    assert load(dispatcher) == NO_LOAD
-
-
-def test_load_of_turns_never_reported_comes_back_too(dispatcher: Dispatcher, clock: Clock) -> None:
-    overdue = [dispatcher.route(None, 10)[0] for _ in range(9)]
-    clock.advance(60)
-
-    assert load(dispatcher) == NO_LOAD
-    with pytest.raises(UnknownRoute):
-        dispatcher.report(overdue[0], Outcome.OK)
-
-
-def test_overdue_turns_do_not_weigh_on_the_next_choice(clock: Clock) -> None:
-    dispatcher = dispatcher_over("ab", clock)
-    _, first = dispatcher.route(None, 1000)
-    clock.advance(30)
-    _, second = dispatcher.route(None, 10)
-    assert second.node is not first.node
-    clock.advance(30)
-
-    assert dispatcher.route(None, 10)[1].node is first.node
-
-
-def test_probes_never_touch_load(dispatcher: Dispatcher) -> None:
-    """50 turns stay 50, whatever a probe says in between."""
-    ids = [dispatcher.route(None, 10)[0] for _ in range(51)]
-    before = load(dispatcher)
-    for node in dispatcher.list_nodes():
-        dispatcher.node_answered(node, 1)
-        dispatcher.node_draining(node)
-        dispatcher.node_failed(node, "no answer")
-        dispatcher.node_answered(node, 2)
-
-    assert load(dispatcher) == before == {"a": (17, 170), "b": (17, 170), "c": (17, 170)}
-    for route_id in ids:
-        dispatcher.report(route_id, Outcome.OK)
-    assert load(dispatcher) == NO_LOAD
-
-
-def test_a_report_of_an_unknown_route_changes_nothing(dispatcher: Dispatcher) -> None:
-    route_id, _ = dispatcher.route(CHAT, 100)
-    dispatcher.report(route_id, Outcome.OK, committed_tokens=96)
-
-    for unknown in (route_id, 1, 0):
-        with pytest.raises(UnknownRoute):
-            dispatcher.report(unknown, Outcome.NODE_FAILED)
-
-    assert [node.failures for node in dispatcher.list_nodes()] == [0, 0, 0]
-    assert sum(node.turns for node in dispatcher.list_nodes()) == 1
-
-
-def test_a_failed_node_gets_no_turn_until_it_is_probed(dispatcher: Dispatcher) -> None:
-    """The second attempt goes elsewhere, and so does every other conversation's first."""
-    home = serve(dispatcher, CHAT).node
-    route_id, _ = dispatcher.route(CHAT, 100)
-    dispatcher.report(route_id, Outcome.NODE_FAILED)
-
-    retried = serve(dispatcher, CHAT)
-    served = [serve(dispatcher, ConversationKey("", f"{n}")).node for n in range(10)]
-
-    assert retried == Decision(retried.node, RouteReason.MOVED, home.name, 100)
-    assert home not in [retried.node, *served]
-    assert (home.state, home.failures, home.in_flight) == (NodeState.FAILED, 1, 0)
-
-    dispatcher.node_answered(home, 2)
-    assert home.state is NodeState.READY
-
-
-def test_a_failing_node_says_what_is_lost(
-    dispatcher: Dispatcher, caplog: pytest.LogCaptureFixture
-) -> None:
-    keys = [ConversationKey("", f"{n}") for n in range(30)]
-    homes = {key: serve(dispatcher, key, 1000).node for key in keys}
-    lost_node = homes[keys[0]]
-    held = Counter(homes.values())[lost_node]
-    dispatcher.route(keys[0], 1100)
-
-    with caplog.at_level(logging.WARNING):
-        dispatcher.node_failed(lost_node, "connection refused")
-        dispatcher.node_failed(lost_node, "connection refused")
-
-    assert caplog.messages == [
-        f"node {lost_node.name} failed (connection refused): {held} conversations with "
-        f"{held * 1000} committed tokens are pinned there, 1 turns are in flight"
-    ]
-    assert (lost_node.failures, lost_node.lost_tokens) == (1, held * 1000)
-
-
-def test_each_conversation_is_told_of_its_loss_once(dispatcher: Dispatcher) -> None:
-    home = serve(dispatcher, CHAT, 480).node
-    dispatcher.node_failed(home, "gone")
-
-    moved = serve(dispatcher, CHAT, 600)
-
-    assert moved == Decision(moved.node, RouteReason.MOVED, home.name, 480)
-    assert serve(dispatcher, CHAT, 700) == Decision(moved.node, RouteReason.PINNED)
-
-
-def test_a_restarted_node_holds_none_of_its_old_conversations(dispatcher: Dispatcher) -> None:
-    home = serve(dispatcher, CHAT, 480).node
-    dispatcher.node_failed(home, "killed")
-    dispatcher.node_answered(home, 2)
-
-    decision = serve(dispatcher, CHAT, 600)
-
-    assert (decision.reason, decision.moved_from, decision.lost_tokens) == (
-        RouteReason.MOVED,
-        home.name,
-        480,
-    )
-    assert serve(dispatcher, CHAT, 700) == Decision(decision.node, RouteReason.PINNED)
-
-
-def test_a_restart_between_two_probes_is_a_failure_too(dispatcher: Dispatcher) -> None:
-    home = serve(dispatcher, CHAT, 480).node
-
-    dispatcher.node_answered(home, 2)
-
-    assert (home.state, home.failures, home.lost_tokens) == (NodeState.READY, 1, 480)
-    assert dispatcher.route(CHAT, 500)[1].reason is RouteReason.MOVED
-
-
-def test_a_node_back_in_the_same_life_still_holds_its_conversations(
-    dispatcher: Dispatcher,
-) -> None:
-    """A false alarm costs at most the turns routed meanwhile."""
-    home = serve(dispatcher, CHAT, 480).node
-    dispatcher.node_failed(home, "no answer within 5 s")
-    assert dispatcher.route(CHAT, 500)[1].reason is RouteReason.MOVED
-
-    dispatcher.node_answered(home, 1)
-
-    assert serve(dispatcher, CHAT, 500) == Decision(home, RouteReason.PINNED)
-
-
-def test_reports_of_a_failure_that_was_mended_since_are_old_news(dispatcher: Dispatcher) -> None:
-    """50 turns break off at once; the last of their reports comes after the node is back."""
-    home = serve(dispatcher, CHAT).node
-    ids = [dispatcher.route(CHAT, 10)[0] for _ in range(50)]
-    for route_id in ids[:49]:
-        dispatcher.report(route_id, Outcome.NODE_FAILED)
-    dispatcher.node_answered(home, 2)
-
-    dispatcher.report(ids[49], Outcome.NODE_FAILED)
-
-    assert (home.state, home.failures) == (NodeState.READY, 1)
-
-
-def test_a_turn_served_by_a_life_that_ended_makes_no_home_in_the_next(
-    dispatcher: Dispatcher,
-) -> None:
-    route_id, decision = dispatcher.route(CHAT, 100)
-    dispatcher.node_failed(decision.node, "killed")
-    dispatcher.node_answered(decision.node, 2)
-
-    dispatcher.report(route_id, Outcome.OK, committed_tokens=96)
-
-    after = dispatcher.route(CHAT, 200)[1]
-    assert (after.reason, after.moved_from, after.lost_tokens) == (
-        RouteReason.MOVED,
-        decision.node.name,
-        96,
-    )
-
-
-def test_a_draining_node_loses_its_conversations_one_turn_at_a_time(
-    dispatcher: Dispatcher,
-) -> None:
-    home = serve(dispatcher, CHAT, 480).node
-    dispatcher.node_draining(home)
-
-    decision = dispatcher.route(CHAT, 500)[1]
-
-    assert decision == Decision(decision.node, RouteReason.MOVED, home.name, 480)
-    assert (home.state, home.failures) == (NodeState.DRAINING, 0)
-    dispatcher.node_answered(home, 1)
-    assert serve(dispatcher, CHAT) == Decision(home, RouteReason.PINNED)
-
-
-def test_with_every_node_failed_turns_are_refused_and_counted_nowhere(
-    dispatcher: Dispatcher,
-) -> None:
-    for node in dispatcher.list_nodes():
-        dispatcher.node_failed(node, "gone")
-
-    with pytest.raises(NoNodeAvailable, match="a is FAILED, b is FAILED, c is FAILED"):
-        dispatcher.route(CHAT, 100)
-
-    assert load(dispatcher) == NO_LOAD
-
-
-def test_a_new_prompt_goes_to_the_idle_node_however_full_its_cache(clock: Clock) -> None:
-    """Load is what is in flight, not what is cached or was served."""
-    dispatcher = dispatcher_over("ab", clock)
-    small, large = dispatcher.list_nodes()
-    dispatcher.node_failed(small, "away while the other fills")
-    for number in range(50):
-        serve(dispatcher, ConversationKey("", f"old-{number}"), 10_000)
-    dispatcher.node_answered(small, 2)
-    dispatcher.node_draining(large)
-    for _ in range(100):
-        dispatcher.route(None, 10)
-    dispatcher.node_answered(large, 1)
-
-    assert (small.in_flight, large.in_flight) == (100, 0)
-    assert large.turns == 50
-    assert dispatcher.route(ConversationKey("", "new"), 500)[1].node is large
+    assert (route.node.in_flight, route.node.turns, route.node.failures) == (0, 0, 0)
+    assert route.node.state is NodeState.READY
 
 
 def test_tenants_keep_their_conversations_apart(dispatcher: Dispatcher) -> None:
-    serve(dispatcher, ConversationKey("A", "1"))
+    """F062: equal ids of two tenants, and ids that begin alike."""
+    homes = {}
+    keys = [key(id_, tenant) for tenant in "AB" for id_ in ("chat-1", "chat-10")]
+    for each in keys:
+        route = serve(dispatcher, each)
+        assert route.decision.reason is RouteReason.NEW
+        homes[each] = route.node
 
-    assert serve(dispatcher, ConversationKey("B", "1")).reason is RouteReason.NEW
-    assert serve(dispatcher, ConversationKey("A", "10")).reason is RouteReason.NEW
-    assert serve(dispatcher, ConversationKey("A", "1")).reason is RouteReason.PINNED
+    assert len(dispatcher.conversations) == 4
+    assert {each: serve(dispatcher, each).node for each in keys} == homes
 
 
 def test_turns_without_a_conversation_leave_no_pin(dispatcher: Dispatcher) -> None:
-    assert [serve(dispatcher, None).reason for _ in range(3)] == [RouteReason.NEW] * 3
+    assert [serve(dispatcher, None).decision.reason for _ in range(3)] == [RouteReason.NEW] * 3
     assert len(dispatcher.conversations) == 0
+
+
+def test_a_turn_without_tokens_is_routed_by_load_and_counted(dispatcher: Dispatcher) -> None:
+    """F023, F025, F032: unhashable is neither an error nor 'hashed, no match'."""
+    claims = remember_texts(dispatcher)
+    for number in range(30):
+        serve(dispatcher, key(number), 10)
+    serve(dispatcher, key("hashed"), 10)
+    hashed = dispatcher.route(turn(key("hashed"), 10, text=b"hello"))
+    dispatcher.served(hashed, cached_tokens=0)
+
+    assert dispatcher.unhashable == 31
+    assert dispatcher.ledger.sums.unhashable == 310
+    assert dispatcher.ledger.sums.held_by_nobody == 10
+    assert sum(len(each.texts) for each in claims.values()) == 1
+
+
+def test_equal_prompts_attract_other_conversations_where_their_prefix_is() -> None:
+    """F060, second half: two conversations with one system prompt have two pins and one cache."""
+    dispatcher = dispatcher_over("abc", policy="prefix")
+    remember_texts(dispatcher)
+    system = b"You are a helpful assistant. " * 100
+    first = dispatcher.route(turn(key("one"), 5_000, text=system))
+    dispatcher.accepted(first)
+    dispatcher.served(first, cached_tokens=0)
+
+    second = dispatcher.route(turn(key("two"), 5_010, text=system + b"Hello"))
+
+    assert second.decision.reason is RouteReason.NEW
+    assert second.node is first.node
+    assert second.decision.promised_tokens == 5_000
+
+
+def test_scoring_a_prompt_twice_gives_one_answer_and_records_nothing(
+    dispatcher: Dispatcher,
+) -> None:
+    """F121."""
+    claims = remember_texts(dispatcher)
+    serve(dispatcher)
+    before = {name: list(each.texts) for name, each in claims.items()}
+
+    decisions = [dispatcher.decide(turn(text=b"hello")) for _ in range(2)]
+
+    assert decisions[0] == decisions[1]
+    assert {name: each.texts for name, each in claims.items()} == before
+    assert dispatcher.turns_routed == 1
+
+
+def test_a_silently_wiped_engine_is_noticed_at_the_next_turn() -> None:
+    """F093: 100 conversations, the engine's cache is lost, one more turn of each.
+
+    What was promised and not delivered is counted once; then the claims are right again.
+    """
+    dispatcher = dispatcher_over("a")
+    (claims,) = remember_texts(dispatcher).values()
+
+    def play(number: int, length: int, cached: int) -> int:
+        text = f"conversation {number:03}".ljust(length, ".").encode()
+        route = dispatcher.route(turn(key(number), length, text=text))
+        dispatcher.accepted(route)
+        dispatcher.served(route, cached_tokens=cached)
+        return route.decision.promised_tokens
+
+    for number in range(100):
+        play(number, 1_000, cached=0)
+    for number in range(100):
+        assert play(number, 1_100, cached=1_000) == 1_000
+    assert dispatcher.ledger.sums.not_delivered == 0
+
+    promised = play(0, 1_200, cached=0)
+
+    assert promised == 1_100
+    assert dispatcher.ledger.sums.not_delivered == 1_100
+    assert [play(number, 1_200, cached=0) for number in range(1, 100)] == [0] * 99
+    assert dispatcher.ledger.sums.not_delivered == 1_100
+    assert len(claims.texts) == 100
+
+
+def test_what_a_past_life_served_makes_no_claim_in_the_next(dispatcher: Dispatcher) -> None:
+    claims = remember_texts(dispatcher)
+    route = dispatcher.route(turn(text=b"hello"))
+    dispatcher.node_answered(route.node, 2)
+    dispatcher.served(route, cached_tokens=0)
+
+    assert claims[route.node.name].texts == []
+
+
+def test_the_ledger_knows_promised_available_delivered_and_prefilled() -> None:
+    dispatcher = dispatcher_over("ab", hard=True)
+    claims = remember_texts(dispatcher)
+    a, b = dispatcher.nodes()
+    text = b"a long shared document"
+    claims["b"].texts.append(turn(tokens=800, text=text).prompt)
+    dispatcher.node_draining(b)
+    serve(dispatcher)
+    dispatcher.node_answered(b, 1)
+    claims["a"].texts = [turn(tokens=300, text=text).prompt]
+
+    route = dispatcher.route(turn(tokens=1_000, text=text))
+    assert route.node is a
+    dispatcher.served(route, cached_tokens=250)
+
+    (first, second) = dispatcher.ledger.accounts[CHAT].last
+    assert (first.promised, first.available, first.delivered, first.prefilled) == (0, 0, 0, 100)
+    assert (second.promised, second.available, second.delivered) == (300, 800, 250)
+    assert (second.prefilled, second.reason) == (750, "pinned")
+    sums = dispatcher.ledger.sums
+    assert (sums.unhashable, sums.held_by_nobody) == (100, 200)
+    assert (sums.routed_elsewhere, sums.not_delivered) == (500, 50)
+
+
+def test_pools_are_kept_apart() -> None:
+    """F122: the same prompt in two pools of one router."""
+    dispatcher = two_pools()
+    claims = remember_texts(dispatcher)
+    for pool, names in (("chat", "ab"), ("code", "cd")):
+        route = dispatcher.route(turn(key(pool), 100, pool=pool, text=b"hello"))
+        assert route.node.name in names
+        assert route.decision.promised_tokens == 0
+        assert route.decision.available_tokens == 0
+        dispatcher.accepted(route)
+        dispatcher.served(route, cached_tokens=0)
+
+    assert sorted(len(each.texts) for each in claims.values()) == [0, 0, 1, 1]
+    with pytest.raises(InvalidArgument, match="unknown pool 'math': expected one of chat, code"):
+        dispatcher.route(turn(pool="math"))
+    for node in list(dispatcher.pool("code").nodes.values()):
+        dispatcher.node_failed(node, "gone")
+    with pytest.raises(NoNodeAvailable, match="c is FAILED, d is FAILED"):
+        dispatcher.route(turn(pool="code"))
+    assert dispatcher.route(turn(pool="chat")).node.name in "ab"
+
+
+def test_who_names_no_pool_gets_the_one_named_default_or_the_first() -> None:
+    assert two_pools().default_pool.config.name == "chat"
+    assert dispatcher_over("a").default_pool.config.name == "default"
 
 
 def test_sticky_keeps_homes_where_round_robin_loses_them(clock: Clock) -> None:
@@ -350,11 +395,42 @@ def test_sticky_keeps_homes_where_round_robin_loses_them(clock: Clock) -> None:
 
     def turns_at_home(policy: str) -> int:
         dispatcher = dispatcher_over("abcd", clock, policy)
-        keys = [ConversationKey("", f"{n}") for n in range(25)]
-        decisions = [serve(dispatcher, key) for _ in range(10) for key in keys]
-        return sum(decision.reason is RouteReason.PINNED for decision in decisions)
+        routes = [serve(dispatcher, key(number)) for _ in range(10) for number in range(25)]
+        return sum(route.decision.reason is RouteReason.PINNED for route in routes)
 
     assert turns_at_home("sticky") == 225
     assert turns_at_home("hash") == 225
     assert turns_at_home("round_robin") == 0
     assert turns_at_home("random") < 150
+
+
+def test_routed_turns_are_counted_by_reason_and_retries_by_themselves(
+    dispatcher: Dispatcher,
+) -> None:
+    home = serve(dispatcher).node
+    serve(dispatcher)
+    failed = dispatcher.route(turn())
+    dispatcher.failed(failed, "connection refused")
+    dispatcher.route(turn(exclude=home.name))
+
+    assert dispatcher.decisions_by_reason == {
+        RouteReason.PINNED: 2,
+        RouteReason.NEW: 1,
+        RouteReason.MOVED: 1,
+    }
+    assert (dispatcher.turns_routed, dispatcher.retries) == (4, 1)
+
+
+def two_pools() -> Dispatcher:
+    pools = (PoolConfig(name="chat", nodes=specs("ab")), PoolConfig(name="code", nodes=specs("cd")))
+    dispatcher = Dispatcher(RouterConfig(pools=pools), clock=Clock())
+    answer_all(dispatcher)
+    return dispatcher
+
+
+def test_these_claims_hold_what_was_served() -> None:
+    """The stand-in that stories above are told with."""
+    claims = RememberedTexts()
+    claims.served(turn(tokens=10, text=b"ab").prompt, 0, 0)
+    assert claims.held_tokens(turn(tokens=20, text=b"abc").prompt) == 10
+    assert claims.held_tokens(turn(tokens=20, text=b"a").prompt) == 0

@@ -18,9 +18,6 @@ from prefix_cache.client import (
 )
 from prefix_cache.errors import NoNodeAvailable
 from prefix_cache.index import Identity
-from router.config import RouterConfig
-from router.dispatcher import Dispatcher
-from router.watcher import watching
 from tests.node.nodes import node_process, python, running_node
 from tests.router.routers import Played, Player, node_status, running_router, wait_for_state
 
@@ -28,9 +25,13 @@ from tests.router.routers import Played, Player, node_status, running_router, wa
 _RUN_ROUTER = """
 import json, logging, sys
 from router.app import run_router
-from router.config import RouterConfig
+from router.config import PoolConfig, RouterConfig, parse_nodes
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-run_router(RouterConfig(**json.loads(sys.argv[1])), lambda addresses: print(*addresses, flush=True))
+given = json.loads(sys.argv[1])
+pool = PoolConfig(nodes=parse_nodes(given.pop("nodes")))
+run_router(
+    RouterConfig(pools=(pool,), **given), lambda addresses: print(*addresses, flush=True)
+)
 """
 
 
@@ -78,7 +79,7 @@ async def test_a_node_killed_under_load_costs_its_conversations_and_no_turn() ->
     with ExitStack() as stack:
         fleet = {name: stack.enter_context(node_process(num_blocks=1024)) for name in "abc"}
         config = {
-            "nodes": {name: node.address for name, node in fleet.items()},
+            "nodes": [f"{name}={node.address}" for name, node in fleet.items()],
             "listen": ["127.0.0.1:0"],
             "probe_interval_s": 0.05,
         }
@@ -241,13 +242,3 @@ def unused_address() -> str:
     """Where a node was and is no more."""
     with node_process() as gone:
         return gone.address
-
-
-async def test_watching_that_ended_leaves_no_task_behind() -> None:
-    config = RouterConfig(nodes={"a": "127.0.0.1:1", "b": "127.0.0.1:2"}, probe_interval_s=0.01)
-    before = asyncio.all_tasks()
-    for _ in range(5):
-        async with watching(Dispatcher(config), config):
-            assert len(asyncio.all_tasks()) == len(before) + 2
-
-    assert asyncio.all_tasks() == before

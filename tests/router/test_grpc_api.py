@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -15,28 +16,43 @@ from prefix_cache.client import (
     NodeState,
     NodeStatus,
     Outcome,
+    RoutePrompt,
     RouteReason,
 )
+from prefix_cache.client.routes import route_to_wire
 from prefix_cache.errors import InvalidArgument, NoNodeAvailable, UnknownRoute
+from prefix_cache.index import BlockCache, ExtraKey, Identity
 from prefix_cache.serving import serving
-from prefix_cache.v1 import router_pb2, router_pb2_grpc
+from prefix_cache.v1 import node_pb2, router_pb2, router_pb2_grpc
 from router.app import router_service
-from router.config import RouterConfig
+from router.config import PoolConfig, RouterConfig
+from router.conversations import Pin
+from router.decisions import Decisions
+from router.directory import DirectoryCounts
 from router.dispatcher import Dispatcher
+from router.token_prompt import prompt_from_wire
+from router.turn import ConversationKey, Prompt
 from tests.node.nodes import status_of
+from tests.router.dispatching import CHAT, answer_all, dispatcher_over, serve, specs, turn
+
+Stub: TypeAlias = "router_pb2_grpc.RouterServiceAsyncStub"
+
+WHO = Identity("m")
 
 
 @pytest.fixture
 def dispatcher() -> Dispatcher:
-    dispatcher = Dispatcher(RouterConfig(nodes={name: f"{name}:1" for name in "abcdefgh"}))
-    for node in dispatcher.list_nodes():
-        dispatcher.node_answered(node, 1)
-    return dispatcher
+    return dispatcher_over("abcdefgh")
 
 
 @pytest.fixture
-async def address(dispatcher: Dispatcher) -> AsyncIterator[str]:
-    async with serving(router_service(dispatcher), ["127.0.0.1:0"]) as (address,):
+def decisions() -> Decisions:
+    return Decisions(max_decisions=10)
+
+
+@pytest.fixture
+async def address(dispatcher: Dispatcher, decisions: Decisions) -> AsyncIterator[str]:
+    async with serving(router_service(dispatcher, decisions), ["127.0.0.1:0"]) as (address,):
         yield address
 
 
@@ -57,7 +73,7 @@ async def test_a_conversation_from_its_first_turn_to_its_loss(
 ) -> None:
     first = await router.route("chat", 1200, tenant="acme")
     assert (first.reason, first.moved_from, first.lost_tokens) == (RouteReason.NEW, "", 0)
-    assert first.address == f"{first.node}:1"
+    assert first.address == f"127.0.0.1:{ord(first.node)}"
     assert await in_flight(router) == {first.node: 1}
     await router.report(first.route_id, Outcome.OK, cached_tokens=0, committed_tokens=1700)
 
@@ -90,6 +106,7 @@ async def test_a_conversation_from_its_first_turn_to_its_loss(
         cached_tokens=1696,
         failures=1,
         lost_tokens=2400,
+        pool="default",
     )
     assert next(node for node in nodes if node.name == retried.node).in_flight_tokens == 2600
 
@@ -115,14 +132,14 @@ async def test_turns_without_a_conversation_are_no_conversation(router: AsyncRou
 
 @pytest.mark.parametrize("conversation", ["", "chat-{}"], ids=["single turns", "conversations"])
 @pytest.mark.parametrize("prompt_tokens", [0, 1000])
-async def test_a_hundred_turns_at_once_spread_evenly_and_leave_no_load(
+async def test_a_hundred_turns_at_once_do_not_herd_and_leave_no_load(
     router: AsyncRouterClient, conversation: str, prompt_tokens: int
 ) -> None:
     routes = await asyncio.gather(
         *(router.route(conversation.format(n), prompt_tokens) for n in range(100))
     )
 
-    assert sorted(Counter(route.node for route in routes).values()) == [12] * 4 + [13] * 4
+    assert max(Counter(route.node for route in routes).values()) <= 25
     assert sum((await in_flight(router)).values()) == 100
     outcomes = [*Outcome] * 34
     await asyncio.gather(
@@ -147,9 +164,9 @@ async def test_a_route_is_reported_once(router: AsyncRouterClient) -> None:
 async def test_with_no_node_left_the_caller_learns_the_state_of_each(
     router: AsyncRouterClient, dispatcher: Dispatcher
 ) -> None:
-    for node in dispatcher.list_nodes()[:6]:
+    for node in list(dispatcher.nodes())[:6]:
         dispatcher.node_failed(node, "gone")
-    dispatcher.node_draining(dispatcher.nodes["g"])
+    dispatcher.node_draining(dispatcher.node("g"))
 
     with pytest.raises(NoNodeAvailable) as caught:
         await router.route("chat", 100, exclude=["h", "no such node"])
@@ -167,7 +184,217 @@ async def test_a_key_too_long_to_remember_is_refused(router: AsyncRouterClient) 
         await router.route("c" * 1000, 1, tenant="t" * 25)
 
 
-Stub: TypeAlias = "router_pb2_grpc.RouterServiceAsyncStub"
+async def test_a_report_of_more_cached_tokens_than_the_prompt_has_changes_nothing(
+    router: AsyncRouterClient,
+) -> None:
+    turn = await router.route("chat", 10)
+
+    with pytest.raises(InvalidArgument, match="1000000 cached tokens were reported of a") as caught:
+        await router.report(turn.route_id, Outcome.OK, cached_tokens=1_000_000)
+
+    assert caught.value.details == {"cached_tokens": "1000000", "prompt_tokens": "10"}
+    assert await in_flight(router) == {turn.node: 1}
+    await router.report(turn.route_id, Outcome.OK, cached_tokens=10)
+    _, nodes = await router.list_nodes()
+    assert sum(node.cached_tokens for node in nodes) == 10
+
+
+async def test_a_prompt_given_by_its_tokens_goes_where_they_are_held(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    """Its chain hashes are those that a cache node announces."""
+    tokens = list(range(100))
+    stored: list[Any] = []
+    cache = BlockCache(num_blocks=16, on_event=stored.append)
+    cache.commit(cache.acquire(WHO, tokens), 100)
+    for node in dispatcher.nodes():
+        if node.name == "f":
+            node.claims = HeldHashes(stored[0].block_hashes)
+
+    route = await router.route("chat", prompt=RoutePrompt(WHO, [*tokens, 7, 7]))
+    elsewhere = await router.explain("new", prompt=RoutePrompt(Identity("other"), tokens))
+
+    assert route.node == "f"
+    explained = await router.explain("chat", prompt=RoutePrompt(WHO, tokens))
+    assert explained.prompt_tokens == 100
+    assert {each.node: each.cached_tokens for each in explained.candidates}["f"] == 96
+    assert {each.cached_tokens for each in elsewhere.candidates} == {0}
+    assert dispatcher.unhashable == 0
+
+
+def test_keys_over_tokens_change_their_hashes() -> None:
+    """As at a node: a picture's key goes into the blocks it touches, and unknown ones end reuse."""
+    tokens = list(range(64))
+
+    def hashes(*extra_keys: ExtraKey) -> Sequence[bytes]:
+        request = RoutePrompt(WHO, tokens, extra_keys)
+        return prompt_from_wire(route_to_wire("", 0, "", (), "", "", request).prompt).block_hashes
+
+    plain, keyed, unknown = hashes(), hashes((20, 30, b"cat")), hashes((20, 30, None))
+    assert len(plain) == len(keyed) == 4
+    assert [one == other for one, other in zip(plain, keyed, strict=True)] == [True, *[False] * 3]
+    assert unknown == plain[:1]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (node_pb2.Prompt(tokens=bytes(64)), "block_size is 0: expected that of the nodes"),
+        (node_pb2.Prompt(block_size=16), "the prompt is empty"),
+        (node_pb2.Prompt(block_size=16, tokens=b"123"), "tokens as bytes have length 3"),
+        (
+            node_pb2.Prompt(block_size=16, tokens=bytes(64), parent_num_tokens=16),
+            "in delta form: the router needs it in full",
+        ),
+    ],
+    ids=["no block size", "empty", "no tokens", "delta"],
+)
+async def test_prompts_that_no_claim_can_be_asked_about_are_refused(
+    stub: Stub, prompt: node_pb2.Prompt, message: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match=message) as caught:
+        await stub.Route(router_pb2.RouteRequest(prompt=prompt))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_two_counts_of_one_prompt_that_differ_are_refused(router: AsyncRouterClient) -> None:
+    with pytest.raises(InvalidArgument, match="prompt_tokens is 5: the prompt has 16"):
+        await router.route("chat", 5, prompt=RoutePrompt(WHO, [1] * 16))
+
+
+async def test_turns_without_tokens_are_routed_by_load_and_counted(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    """F032."""
+    for number in range(5):
+        await router.route(f"chat-{number}", 100)
+
+    assert dispatcher.unhashable == 5
+    assert sum((await in_flight(router)).values()) == 5
+
+
+async def test_a_node_told_to_drain_is_left_by_its_conversations(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    home = serve(dispatcher).node
+
+    assert await router.drain(home.name) == 1
+
+    assert home.state is NodeState.DRAINING
+    moved = await router.route("chat", 100)
+    assert (moved.reason, moved.moved_from) == (RouteReason.MOVED, home.name)
+    assert await router.drain(home.name, undo=True) == 1
+    assert dispatcher.node(home.name).state is NodeState.JOINING
+    with pytest.raises(InvalidArgument, match="unknown node 'z'"):
+        await router.drain("z")
+
+
+async def test_one_conversation_in_two_pools_has_a_home_in_each() -> None:
+    """F122: neither moves the other."""
+    pools = (PoolConfig(name="chat", nodes=specs("ab")), PoolConfig(name="code", nodes=specs("cd")))
+    dispatcher = Dispatcher(RouterConfig(pools=pools))
+    answer_all(dispatcher)
+    service = router_service(dispatcher, Decisions(max_decisions=1))
+    reasons = []
+    async with (
+        serving(service, ["127.0.0.1:0"]) as (address,),
+        AsyncRouterClient(address) as router,
+    ):
+        for pool, nodes in (("chat", "ab"), ("code", "cd"), ("", "ab"), ("code", "cd")):
+            route = await router.route("1", 100, pool=pool)
+            await router.report(route.route_id, Outcome.OK)
+            assert route.node in nodes
+            reasons.append(route.reason)
+
+    new, pinned = RouteReason.NEW, RouteReason.PINNED
+    assert reasons == [new, new, pinned, pinned]
+
+
+class SharedPins:
+    """A directory that answers once it is let."""
+
+    def __init__(self, pins: dict[ConversationKey, Pin]) -> None:
+        self.counts = DirectoryCounts()
+        self.is_available = True
+        self.pins = pins
+        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.was_given_up = asyncio.Event()
+
+    async def find_pin(self, key: ConversationKey) -> Pin | None:
+        self.was_asked.set()
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            self.was_given_up.set()
+            raise
+        return self.pins.get(key)
+
+    def put_pin(self, key: ConversationKey, pin: Pin) -> None:
+        self.pins[key] = pin
+
+
+async def test_pins_of_other_routers_are_followed_and_one_who_gives_up_is_not_routed(
+    dispatcher: Dispatcher, decisions: Decisions
+) -> None:
+    """F056, F059: who cancels while the directory is asked leaves nothing behind."""
+    shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0)})
+    async with (
+        serving(router_service(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
+        AsyncRouterClient(address) as router,
+    ):
+        given_up = asyncio.create_task(router.route("chat", 100))
+        await shared.was_asked.wait()
+        given_up.cancel()
+        await shared.was_given_up.wait()
+        shared.may_answer.set()
+
+        route = await router.route("chat", 100)
+        new = await router.route("other", 100)
+
+    assert (route.node, route.reason) == ("f", RouteReason.PINNED)
+    assert new.reason is RouteReason.NEW
+    assert dispatcher.turns_routed == 2
+
+
+async def test_a_decision_is_explained_before_it_is_taken_and_afterwards(
+    router: AsyncRouterClient, dispatcher: Dispatcher, decisions: Decisions
+) -> None:
+    dispatcher.node_failed(dispatcher.node("b"), "gone")
+    before = await router.explain("chat", 100, exclude=["a"])
+    route = dispatcher.route(turn(exclude="a"))
+    decisions.keep("request-1", route.decision)
+
+    after = await router.explain_request("request-1")
+
+    assert after == before
+    assert (after.node, after.reason) == (route.node.name, RouteReason.NEW)
+    assert after.left_out == {"a": "is excluded", "b": "is FAILED"}
+    assert [candidate.node for candidate in after.candidates] == list("cdefgh")
+    costs = {each.node: sum(each.cost) for each in after.candidates}
+    assert costs[after.node] == min(costs.values())
+    assert {len(each.cost) for each in after.candidates} == {len(after.terms)}
+    assert after.runner_up in set("cdefgh") - {after.node}
+    assert dispatcher.turns_routed == 1
+    with pytest.raises(UnknownRoute, match="no decision of request 'request-2' is known"):
+        await router.explain_request("request-2")
+
+
+class HeldHashes:
+    """Claims of blocks by their hashes."""
+
+    def __init__(self, block_hashes: Sequence[bytes]) -> None:
+        self._held = set(block_hashes)
+
+    def is_told(self, prompt: Prompt) -> bool:
+        return True
+
+    def held_tokens(self, prompt: Prompt) -> int:
+        held = itertools.takewhile(self._held.__contains__, prompt.block_hashes)
+        return prompt.block_size * len(list(held))
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None: ...
+
+    def clear(self) -> None: ...
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
-"""Filter, choose, explain."""
+"""Filter, score, pick, explain."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -9,69 +12,138 @@ from prefix_cache.errors import NoNodeAvailable
 from router.conversations import Pin
 from router.nodes import Home, Node
 from router.picker import Decision, pick
-from router.policies import RoundRobin, Sticky
-from router.turn import ConversationKey, Turn
+from router.policies import Candidate, Cost
+from router.turn import Turn
+from tests.router.dispatching import RememberedTexts, key, turn
+
+
+@dataclass
+class Priced:
+    """A policy that is told what each node costs; a home is free where it ``stays``."""
+
+    prices: dict[str, float]
+    stays: bool = True
+    terms: tuple[str, ...] = ("price", "way")
+
+    def costs(self, turn: Turn, candidates: Sequence[Candidate], now: float) -> list[Cost]:
+        return [
+            (0.0, 0.0)
+            if self.stays and each.is_home
+            else (self.prices.get(each.node.name, 1.0), 1.0)
+            for each in candidates
+        ]
 
 
 def node(name: str, state: NodeState = NodeState.READY, incarnation: int = 1) -> Node:
-    return Node(name, f"127.0.0.1:{ord(name)}", state, incarnation)
-
-
-def turn(*exclude: str, number: int = 0) -> Turn:
-    return Turn(ConversationKey("", "chat"), 100, frozenset(exclude), number)
+    return Node(name, f"127.0.0.1:{ord(name)}", state=state, incarnation=incarnation)
 
 
 def pin(name: str, incarnation: int = 1) -> Pin:
     return Pin(Home(name, incarnation), 480, 0.0)
 
 
+def picked(
+    nodes: list[Node],
+    pinned: Pin | None = None,
+    *,
+    exclude: str = "",
+    stays: bool = True,
+    **prices: float,
+) -> Decision:
+    return pick(nodes, turn(exclude=exclude), pinned, Priced(prices, stays), 0.0)
+
+
+def outcome(decision: Decision) -> tuple[str, RouteReason, str, int]:
+    return decision.node.name, decision.reason, decision.moved_from, decision.lost_tokens
+
+
 def test_a_pinned_conversation_goes_home() -> None:
-    a, b = node("a"), node("b")
-    a.in_flight_tokens = 1_000_000
+    decision = picked([node("a"), node("b")], pin("a"), b=0.5)
 
-    assert pick([a, b], turn(), pin("a"), Sticky()) == Decision(a, RouteReason.PINNED)
+    assert outcome(decision) == ("a", RouteReason.PINNED, "", 0)
 
 
-def test_a_conversation_without_a_pin_is_new() -> None:
-    a, b = node("a"), node("b")
-    a.in_flight_tokens = 1
+def test_a_conversation_without_a_pin_is_new_and_goes_where_it_costs_least() -> None:
+    decision = picked([node("a"), node("b"), node("c")], a=3, b=2, c=9)
 
-    assert pick([a, b], turn(), None, Sticky()) == Decision(b, RouteReason.NEW)
+    assert outcome(decision) == ("b", RouteReason.NEW, "", 0)
+    assert decision.costs == [(3, 1.0), (2, 1.0), (9, 1.0)]
+    assert decision.terms == ("price", "way")
+    assert decision.runner_up is decision.candidates[0]
 
 
 @pytest.mark.parametrize("state", [NodeState.JOINING, NodeState.FAILED, NodeState.DRAINING])
 def test_a_home_that_cannot_take_the_turn_is_left_and_the_loss_named(state: NodeState) -> None:
-    a, b = node("a", state), node("b")
+    decision = picked([node("a", state), node("b")], pin("a"))
 
-    assert pick([a, b], turn(), pin("a"), Sticky()) == Decision(b, RouteReason.MOVED, "a", 480)
+    assert outcome(decision) == ("b", RouteReason.MOVED, "a", 480)
+    assert [(each.name, why) for each, why in decision.left_out] == [("a", f"is {state.name}")]
+    assert decision.runner_up is None
 
 
 def test_an_excluded_home_is_left() -> None:
-    a, b = node("a"), node("b")
-
-    assert pick([a, b], turn("a"), pin("a"), Sticky()) == Decision(b, RouteReason.MOVED, "a", 480)
+    assert outcome(picked([node("a"), node("b")], pin("a"), exclude="a")) == (
+        "b",
+        RouteReason.MOVED,
+        "a",
+        480,
+    )
 
 
 def test_a_restarted_home_lost_the_conversation_even_where_it_is_chosen_again() -> None:
-    a = node("a", incarnation=2)
+    decision = picked([node("a", incarnation=2)], pin("a", 1))
 
-    assert pick([a], turn(), pin("a", 1), Sticky()) == Decision(a, RouteReason.MOVED, "a", 480)
+    assert outcome(decision) == ("a", RouteReason.MOVED, "a", 480)
+    assert not decision.candidates[0].is_home
 
 
 def test_a_home_that_is_no_node_any_more_is_left() -> None:
-    a = node("a")
-
-    assert pick([a], turn(), pin("gone"), Sticky()) == Decision(a, RouteReason.MOVED, "gone", 480)
+    assert outcome(picked([node("a")], pin("gone"))) == ("a", RouteReason.MOVED, "gone", 480)
 
 
-def test_a_policy_that_ignores_pins_is_told_on() -> None:
-    """Round robin leaves a healthy home; the decision says what that may cost."""
-    a, b = node("a"), node("b")
+def test_a_policy_that_leaves_a_healthy_home_is_told_on() -> None:
+    nodes = [node("a"), node("b")]
 
-    assert pick([a, b], turn(number=0), pin("a"), RoundRobin()).reason is RouteReason.PINNED
-    assert pick([a, b], turn(number=1), pin("a"), RoundRobin()) == Decision(
-        b, RouteReason.MOVED, "a", 480
+    assert outcome(picked(nodes, pin("a"), stays=False, a=1, b=2))[1] is RouteReason.PINNED
+    assert outcome(picked(nodes, pin("a"), stays=False, a=2, b=1)) == (
+        "b",
+        RouteReason.MOVED,
+        "a",
+        480,
     )
+
+
+def test_ties_are_broken_by_the_conversation_and_not_by_the_order_of_nodes() -> None:
+    nodes = [node(name) for name in "abcd"]
+    policy = Priced({})
+
+    def homes(fleet: list[Node]) -> list[str]:
+        return [pick(fleet, turn(key(number)), None, policy, 0.0).node.name for number in range(40)]
+
+    assert homes(nodes) == homes(nodes[::-1])
+    assert set(homes(nodes)) == set("abcd")
+
+
+def test_the_table_says_what_each_node_is_claimed_to_hold() -> None:
+    a, b, c = node("a"), node("b"), node("c", NodeState.FAILED)
+    for each, tokens in ((a, 30), (b, 1_000), (c, 90)):
+        each.claims = claims = RememberedTexts()
+        claims.texts.append(turn(tokens=tokens, text=b"begin").prompt)
+
+    decision = pick([a, b, c], turn(tokens=100, text=b"begin"), None, Priced({"b": 9}), 0.0)
+
+    assert [each.cached_tokens for each in decision.candidates] == [30, 100]
+    assert (decision.node, decision.promised_tokens, decision.available_tokens) == (a, 30, 100)
+    assert (decision.prompt_tokens, decision.is_hashable) == (100, True)
+
+
+def test_claims_are_not_asked_about_a_prompt_without_tokens() -> None:
+    a = node("a")
+    a.claims = claims = RememberedTexts()
+
+    decision = pick([a], turn(tokens=100), None, Priced({}), 0.0)
+
+    assert (decision.promised_tokens, decision.is_hashable, claims.asked) == (0, False, 0)
 
 
 def test_with_no_node_left_the_error_says_why_for_each() -> None:
@@ -83,7 +155,7 @@ def test_with_no_node_left_the_error_says_why_for_each() -> None:
     ]
 
     with pytest.raises(NoNodeAvailable) as caught:
-        pick(nodes, turn("c", "unheard-of"), None, Sticky())
+        picked(nodes, exclude="cx")
 
     assert str(caught.value) == (
         "no node can take the turn: a is FAILED, b is DRAINING, c is excluded, d is JOINING"
@@ -91,3 +163,8 @@ def test_with_no_node_left_the_error_says_why_for_each() -> None:
     assert caught.value.details == {
         "nodes": "a is FAILED, b is DRAINING, c is excluded, d is JOINING"
     }
+
+
+def test_a_pool_without_a_node_says_so() -> None:
+    with pytest.raises(NoNodeAvailable, match="the pool has no node"):
+        picked([])

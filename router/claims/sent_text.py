@@ -1,0 +1,68 @@
+"""What an engine without a cache node is believed to hold: the text that was sent there."""
+
+from __future__ import annotations
+
+import logging
+
+from router.claims.text_tree import PIECE_BYTES, Holder, TextTree
+from router.turn import Prompt
+
+log = logging.getLogger(__name__)
+
+# Engines count what was cached in blocks of their own, most of them no longer than this.
+_ROUNDING_TOKENS = 64
+
+
+class SentText:
+    """Text sent to ``engine``, in pieces of 64 bytes; what was sent least recently goes first.
+
+    The engines of a pool share a ``tree``; at most ``max_pieces`` of each are remembered.
+    """
+
+    def __init__(self, engine: str, max_pieces: int, tree: TextTree) -> None:
+        self._engine = engine
+        self._max_bytes = max_pieces * PIECE_BYTES
+        self._tree = tree
+        self._sent = Holder()
+        self.times_forgotten = 0
+        """How often the engine turned out to have lost what was sent."""
+
+    def __len__(self) -> int:
+        """Pieces remembered."""
+        return self._sent.num_bytes // PIECE_BYTES
+
+    def held_tokens(self, prompt: Prompt) -> int:
+        """Tokens of the prompt whose text was sent, in proportion to its bytes."""
+        if not prompt.text:
+            return 0
+        sent = self._tree.held_bytes(prompt.text, self._sent)
+        return prompt.num_tokens * sent // len(prompt.text)
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
+        """Remember the text; before that, forget everything if the engine has lost its KV.
+
+        That is when less than half was delivered of what was promised, as it had been restarted
+        or had dropped its cache without anyone being told.
+        """
+        if (
+            delivered is not None
+            and delivered < promised / 2
+            and promised - delivered >= _ROUNDING_TOKENS
+        ):
+            log.warning(
+                "engine %s delivered %d cached tokens of %d promised: what was sent there is "
+                "forgotten",
+                self._engine,
+                delivered,
+                promised,
+            )
+            self.times_forgotten += 1
+            self.clear()
+        self._tree.add(prompt.text[: self._max_bytes], self._sent)
+        while self._sent.num_bytes > self._max_bytes:
+            self._tree.forget_oldest(self._sent)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        while self._sent.runs:
+            self._tree.forget_oldest(self._sent)

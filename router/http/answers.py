@@ -1,0 +1,72 @@
+"""Answers of the router itself, errors in the form that OpenAI's clients read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import msgspec
+
+JSON = b"application/json"
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+_STATUS_LINES = {
+    status: b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b""))
+    for status in range(200, 600)
+}
+
+
+def status_line(status: int) -> bytes:
+    """The first line of an answer with a status from 200 to 599."""
+    return _STATUS_LINES[status]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; ``headers`` besides content type and length, each with its line end."""
+
+    status: int
+    body: bytes
+    content_type: bytes = JSON
+    headers: bytes = b""
+
+    def encode(self, request_id: bytes, connection: bytes, *, to_head: bool) -> bytes:
+        """The bytes to send; ``connection`` is a header line or empty.
+
+        The answer to a HEAD request ends with its head.
+        """
+        return b"%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b\r\n%b" % (
+            status_line(self.status),
+            self.content_type,
+            len(self.body),
+            request_id,
+            self.headers,
+            connection,
+            b"" if to_head else self.body,
+        )
+
+
+def json_answer(document: object, status: int = 200) -> Answer:
+    """A document as JSON."""
+    return Answer(status, msgspec.json.encode(document))
+
+
+def error_document(
+    status: int, message: str, *, param: str | None = None, code: str | None = None
+) -> bytes:
+    """The JSON of an error."""
+    kind = "invalid_request_error" if status < 500 else "api_error"
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return msgspec.json.encode({"error": error})
+
+
+def error_answer(
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: bytes = b"",
+) -> Answer:
+    """An error."""
+    body = error_document(status, message, param=param, code=code)
+    return Answer(status, body, headers=headers)

@@ -1,0 +1,112 @@
+"""Promised, available, delivered and prefilled tokens, per conversation and turn and in all."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from router.turn import ConversationKey
+
+_TURNS_KEPT = 32
+
+
+class LedgerTurn(NamedTuple):
+    """What one served turn was promised and got, in tokens of its prompt.
+
+    ``available`` is the most that any node that could have taken it was claimed to hold,
+    ``promised`` what the chosen one was, ``delivered`` what its engine said was cached (None: it
+    did not say).
+    """
+
+    node: str
+    reason: str
+    prompt_tokens: int
+    available: int
+    promised: int
+    delivered: int | None
+    is_hashable: bool
+
+    @property
+    def prefilled(self) -> int:
+        """Tokens that had to be computed; as promised, where the engine gave no word."""
+        cached = self.promised if self.delivered is None else self.delivered
+        return self.prompt_tokens - cached
+
+
+@dataclass(slots=True)
+class Sums:
+    """Sums over served turns, in tokens where nothing else is said.
+
+    The last four are losses: tokens that no cache served, and nobody said a word.
+    """
+
+    turns: int = 0
+    turns_without_word: int = 0
+    """Turns whose engine did not say how much was cached."""
+    prompt_tokens: int = 0
+    told_tokens: int = 0
+    """Prompt tokens of the turns whose engine did say."""
+    available: int = 0
+    promised: int = 0
+    delivered: int = 0
+    prefilled: int = 0
+    unhashable: int = 0
+    """Of prompts that the router could not make out."""
+    held_by_nobody: int = 0
+    """Claimed by no node that could have taken the turn: new text, mostly."""
+    routed_elsewhere: int = 0
+    """Claimed by a node that the turn did not go to."""
+    not_delivered: int = 0
+    """Promised by the chosen node's claims, and not cached there."""
+
+    def count(self, turn: LedgerTurn) -> None:
+        """Count one turn."""
+        self.turns += 1
+        self.prompt_tokens += turn.prompt_tokens
+        self.available += turn.available
+        self.promised += turn.promised
+        self.prefilled += turn.prefilled
+        if turn.delivered is None:
+            self.turns_without_word += 1
+        else:
+            self.told_tokens += turn.prompt_tokens
+            self.delivered += turn.delivered
+            self.not_delivered += max(0, turn.promised - turn.delivered)
+        if turn.is_hashable:
+            self.held_by_nobody += turn.prompt_tokens - turn.available
+            self.routed_elsewhere += turn.available - turn.promised
+        else:
+            self.unhashable += turn.prompt_tokens
+
+
+@dataclass(slots=True)
+class Account:
+    """One conversation: its last turns, oldest first, and the sums of all."""
+
+    sums: Sums = field(default_factory=Sums)
+    last: deque[LedgerTurn] = field(default_factory=lambda: deque(maxlen=_TURNS_KEPT))
+
+
+class Ledger:
+    """Accounts by conversation, at most ``max_accounts``: the one unused for longest goes first."""
+
+    def __init__(self, *, max_accounts: int) -> None:
+        self._max_accounts = max_accounts
+        self.accounts: OrderedDict[ConversationKey, Account] = OrderedDict()
+        self.sums = Sums()
+
+    def enter(self, conversation: ConversationKey | None, turn: LedgerTurn) -> None:
+        """Enter a served turn."""
+        self.sums.count(turn)
+        if conversation is None:
+            return
+        account = self.accounts.get(conversation)
+        if account is None:
+            account = self.accounts[conversation] = Account()
+            if len(self.accounts) > self._max_accounts:
+                self.accounts.popitem(last=False)
+        else:
+            self.accounts.move_to_end(conversation)
+        account.sums.count(turn)
+        account.last.append(turn)

@@ -1,0 +1,198 @@
+"""The bodies of OpenAI requests, read as far as routing needs: everything else is only skipped.
+
+Each kind says what ``text`` stands for its prompt, and what ``head`` of it stays the same over
+the turns of a conversation.  Texts are made of the client's own JSON, so that no string is built;
+an image in a ``data:`` URL is text like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from prefix_cache.index.tokens import as_token_bytes
+from prefix_cache.plain_template import response_messages
+
+
+class Body(msgspec.Struct, gc=False):
+    """What any body may have.  Fields that only the engine checks may be anything.
+
+    As such it is the body of a request that is routed by load: /v1/embeddings.
+    """
+
+    model: object = None
+    stream: object = None
+    conversation: object = None
+    prompt_cache_key: object = None
+    user: object = None
+    cache_salt: object = None
+    chat_template_kwargs: Raw = Raw()
+
+    def tokens(self) -> bytes:
+        """The prompt as uint32 little-endian, where the client sent token ids; else empty."""
+        return b""
+
+    def bare(self) -> str:
+        """The prompt as the client wrote it, where that is one text; else empty."""
+        return ""
+
+    def chat(self) -> tuple[list[Any], list[Any]] | None:
+        """The messages and tools of which the engine renders a prompt, where that is what it does.
+
+        Raises msgspec.DecodeError for those that are no JSON.
+        """
+        return None
+
+    def text(self) -> bytes:
+        """Text that goes on where that of the turn before ended; empty: unhashable."""
+        return b""
+
+    def head(self) -> Sequence[bytes]:
+        """What every turn of the conversation begins with; empty: nothing to tell it by."""
+        return ()
+
+
+class ChatBody(Body, gc=False):
+    """/v1/chat/completions."""
+
+    messages: list[Raw] | None = None
+    tools: Raw = Raw()
+
+    def chat(self) -> tuple[list[Any], list[Any]] | None:
+        """Both as they are."""
+        return (_decoded(self.messages), _tools(self.tools)) if self.messages else None
+
+    def text(self) -> bytes:
+        """The tools and the messages, without the bracket that closes these."""
+        if not self.messages:
+            return b""
+        return b"".join((_given(self.tools), b"[", b",".join(self.messages)))
+
+    def head(self) -> Sequence[bytes]:
+        """The tools, and the messages up to the first of the user."""
+        return _up_to_user([_given(self.tools)], self.messages or ())
+
+
+class ResponsesBody(Body, gc=False):
+    """/v1/responses.  What ``previous_response_id`` names is at the engine, and not followed."""
+
+    input: list[Raw] | str | None = None
+    instructions: Raw = Raw()
+    tools: Raw = Raw()
+
+    def chat(self) -> tuple[list[Any], list[Any]] | None:
+        """The instructions are the message of the system."""
+        if not self.input:
+            return None
+        given = self.input if isinstance(self.input, str) else _decoded(self.input)
+        instructions = _given(self.instructions)
+        system = _text.decode(instructions) if instructions else None
+        return response_messages(system, given), _tools(self.tools)
+
+    def text(self) -> bytes:
+        """The tools, the instructions and the input, without what closes that."""
+        if not self.input:
+            return b""
+        return b"".join((*self._opening(), b"[", b",".join(self._items())))
+
+    def head(self) -> Sequence[bytes]:
+        """The tools, the instructions, and the input up to the first message of the user."""
+        return _up_to_user(self._opening(), self._items())
+
+    def _opening(self) -> list[bytes]:
+        return [_given(self.tools), _given(self.instructions)]
+
+    def _items(self) -> Sequence[bytes]:
+        """The items of the input; a string is short for one message of the user."""
+        if isinstance(self.input, str):
+            return [msgspec.json.encode({"role": "user", "content": self.input})]
+        return self.input or ()
+
+
+class CompletionBody(Body, gc=False):
+    """/v1/completions.  One prompt is no conversation: it has no head.
+
+    A list of one prompt is that prompt.  Of a list of several the text is that of the whole list.
+    """
+
+    prompt: Raw = Raw()
+
+    def tokens(self) -> bytes:
+        """The token ids of the one prompt."""
+        prompt = bytes(self.prompt)
+        if prompt[:1] != b"[":
+            return b""
+        prompts: Sequence[object] = _prompts.decode(prompt)
+        if len(prompts) == 1 and isinstance(prompts[0], list):
+            prompts = prompts[0]
+        if not prompts or not isinstance(prompts[0], int):
+            return b""
+        return as_token_bytes(cast(Sequence[int], prompts))  # which checks that they are
+
+    def bare(self) -> str:
+        """The one text."""
+        prompt = self._only()
+        return _text.decode(prompt) if prompt[:1] == b'"' else ""
+
+    def text(self) -> bytes:
+        """The prompt without its closing quote, or the list of prompts without its bracket."""
+        prompt = self._only()
+        return prompt[:-1] if len(prompt) > 2 and prompt[:1] in (b'"', b"[") else b""
+
+    def _only(self) -> bytes:
+        """The JSON of the prompt, taken out of a list of one."""
+        prompt = bytes(self.prompt)
+        if prompt[:1] == b"[":
+            prompts = _raw_items.decode(prompt)
+            if len(prompts) == 1:
+                return bytes(prompts[0])
+        return prompt
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: object = None
+
+
+_BEGINS_WITH_ROLE = re.compile(rb'\{\s*"role"\s*:\s*"([a-z]+)"')
+
+_prompts = msgspec.json.Decoder(list[int | str | list[int]])
+_raw_items = msgspec.json.Decoder(list[Raw])
+_message = msgspec.json.Decoder(_Message)
+_text = msgspec.json.Decoder(str)
+
+
+def _decoded(items: Iterable[bytes]) -> list[Any]:
+    return [msgspec.json.decode(item) for item in items]
+
+
+def _tools(value: Raw) -> list[Any]:
+    tools = _given(value)
+    return msgspec.json.decode(tools, type=list[Any]) if tools else []
+
+
+def _given(value: Raw) -> bytes:
+    """The JSON of a value, empty for those that say the same as none at all."""
+    json = bytes(value)
+    return b"" if json in (b"null", b"[]", b'""') else json
+
+
+def _up_to_user(opening: list[bytes], messages: Iterable[bytes]) -> Sequence[bytes]:
+    """``opening`` and the messages that end with the first of the user; empty if none is."""
+    head = opening
+    for message in messages:
+        head.append(message)
+        if _role(message) == b"user":
+            return head
+    return ()
+
+
+def _role(message: bytes) -> bytes:
+    """The role of a message: nearly all begin with it, and need not be read to their end."""
+    if begins := _BEGINS_WITH_ROLE.match(message):
+        return begins[1]
+    role = _message.decode(message).role
+    return role.encode() if isinstance(role, str) else b""

@@ -1,0 +1,104 @@
+"""The prompts of one pool: their text, and where the pool's tokenizer is known their tokens."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+import xxhash
+
+from prefix_cache.errors import InvalidArgument
+from prefix_cache.index.identity import Identity
+from prefix_cache.index.tokens import TOKEN_BYTES
+from router.claims.node_claims import block_size_of
+from router.dispatcher import Pool
+from router.prompts.bodies import Body
+from router.prompts.rendering import Rendering, load_rendering
+from router.prompts.token_chain import TokenChains
+from router.prompts.token_estimate import TokenEstimate
+from router.turn import ConversationKey, Prompt
+
+log = logging.getLogger(__name__)
+
+
+class PoolPrompts:
+    """Makes the prompts of one pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._estimate = TokenEstimate()
+        self._rendering = load_rendering(pool.config.tokenizer, pool.config.chat_template)
+        self._chains = TokenChains(1)
+        self.not_tokenized = 0
+        """Prompts that were known by their text only, although there is a tokenizer."""
+
+    def prompt(
+        self, path: str, body: Body, body_bytes: int, conversation: ConversationKey | None
+    ) -> Prompt:
+        """Return the prompt of a body of ``body_bytes``; one that is not found is unhashable."""
+        ids = body.tokens()
+        text = ids or body.text()
+        if not text:
+            return Prompt(self._estimate.tokens(body_bytes))
+        identified = _identity_digest("ids" if ids else path, body) + text
+        if self._rendering is None:
+            num_tokens = len(ids) // TOKEN_BYTES or self._estimate.tokens(len(text))
+            return Prompt(num_tokens, identified)
+        tokens = self._tokens(self._rendering, body)
+        if not tokens:
+            return Prompt(self._estimate.tokens(len(text)), identified)
+        num_tokens = len(tokens) // TOKEN_BYTES
+        block_size = block_size_of(node.claims for node in self._pool.nodes.values())
+        if not block_size:
+            return Prompt(num_tokens, identified)
+        if block_size != self._chains.block_size:
+            self._chains = TokenChains(block_size)
+        hashes = self._chains.hashes(conversation, self._identity(body), tokens)
+        return Prompt(num_tokens, identified, hashes, block_size)
+
+    def learn(self, prompt: Prompt, prompt_tokens: int) -> None:
+        """Take an engine's count of a prompt: estimates get better."""
+        if prompt.text and not prompt.block_hashes:
+            self._estimate.learn(len(prompt.text), prompt_tokens)
+
+    def _tokens(self, rendering: Rendering, body: Body) -> bytes:
+        """The engine's tokens of the prompt; empty where they cannot be made."""
+        try:
+            tokens, why = rendering.tokens(body), "it is of a form that is not rendered"
+        except (InvalidArgument, msgspec.DecodeError, RecursionError) as error:
+            tokens, why = b"", str(error)
+        if not tokens:
+            self.not_tokenized += 1
+            level = logging.WARNING if self.not_tokenized == 1 else logging.DEBUG
+            name = self._pool.config.name
+            log.log(level, "pool %s: a prompt is known by its text only: %s", name, why)
+        return tokens
+
+    def _identity(self, body: Body) -> Identity:
+        config = self._pool.config
+        return Identity(
+            model=config.model_identity or str(body.model),
+            revision=config.revision,
+            kv_dtype=config.kv_dtype,
+            salt=_salt(body),
+        )
+
+
+def _identity_digest(form: str, body: Body) -> bytes:
+    """16 bytes that keep apart what an engine keeps apart although the text is the same.
+
+    ``form`` says what the text is: of which kind of body, or token ids.
+    """
+    parts = (
+        form.encode(),
+        str(body.model).encode(),
+        _salt(body).encode(),
+        body.chat_template_kwargs,
+    )
+    return xxhash.xxh3_128_digest(
+        b"".join(b"%d:%b" % (len(part), part) for part in map(bytes, parts))
+    )
+
+
+def _salt(body: Body) -> str:
+    return body.cache_salt if isinstance(body.cache_salt, str) else ""

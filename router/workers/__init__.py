@@ -1,0 +1,1 @@
+"""Processes that share one port, and tell each other their pins and their load."""

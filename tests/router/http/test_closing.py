@@ -1,0 +1,77 @@
+"""A proxy that is to end lets what is under way end first."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.router.http.engines import (
+    STREAM_END,
+    STREAM_HEAD,
+    answers,
+    chunk,
+    hangs,
+    running_engine,
+    waits_for,
+)
+from tests.router.http.eventually import eventually
+from tests.router.http.proxies import Client, get, post, running_proxy
+
+
+async def _open(port: int) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", port))
+
+
+async def test_a_stream_under_way_ends_whole_and_idle_connections_at_once() -> None:
+    go_on = asyncio.Event()
+    async with running_engine() as engine:
+        engine.next_ones = [
+            waits_for(go_on, answers(chunk(b"data: 2\n\n") + STREAM_END), STREAM_HEAD)
+        ]
+        running = running_proxy([engine])
+        proxy = await running.__aenter__()
+        idle, busy = await _open(proxy.port), await _open(proxy.port)
+        await idle.ask(get("/health"))
+        busy.send(post())
+        await busy.head()
+        closing = asyncio.ensure_future(running.__aexit__(None, None, None))
+        assert await idle.is_closed()
+        assert not closing.done()
+        go_on.set()
+        assert await busy.chunk() == b"data: 2\n\n"
+        assert await busy.chunk() == b""
+        assert await busy.is_closed()
+        await closing
+        idle.close()
+        busy.close()
+
+
+async def test_an_answer_given_while_the_proxy_ends_says_so() -> None:
+    go_on = asyncio.Event()
+    async with running_engine() as engine:
+        engine.next_ones = [waits_for(go_on, engine.otherwise)]
+        running = running_proxy([engine])
+        proxy = await running.__aenter__()
+        client = await _open(proxy.port)
+        client.send(post())
+        await eventually(lambda: len(engine.received) == 1)
+        closing = asyncio.ensure_future(running.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        go_on.set()
+        got = await client.answer()
+        assert (got.status, got.headers["connection"]) == (200, "close")
+        await closing
+        client.close()
+
+
+async def test_what_does_not_end_is_cut_off_after_the_grace() -> None:
+    async with running_engine() as engine:
+        engine.next_ones = [hangs(STREAM_HEAD, chunk(b"data: 1\n\n"))]
+        async with running_proxy([engine], grace_s=0.1) as proxy:
+            client = await _open(proxy.port)
+            client.send(post())
+            await client.head()
+            assert await client.chunk() == b"data: 1\n\n"
+        assert await client.is_closed()
+        await proxy.settles()
+        await eventually(lambda: not engine.open_connections)
+        client.close()

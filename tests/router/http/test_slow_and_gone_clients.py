@@ -1,0 +1,133 @@
+"""Clients that leave or do not read: what is under way for them ends or waits."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from prefix_cache.client import NodeState
+from tests.router.http.engines import STREAM_HEAD, Engine, answers, chunk, hangs, whole
+from tests.router.http.eventually import eventually
+from tests.router.http.proxies import (
+    Client,
+    chat_body,
+    client_of,
+    post,
+    proxy_and_engines,
+    running_proxy,
+)
+
+LARGE = b"x" * 30_000_000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (),
+        (b"HTTP/1.1 200 OK\r\nContent-",),
+        (STREAM_HEAD,),
+        (STREAM_HEAD, chunk(b"data: 1\n\n")),
+        (b"HTTP/1.1 400 x\r\nContent-Length: 5\r\n\r\n",),
+    ],
+    ids=["before the answer", "within its head", "after its head", "within", "within an error"],
+)
+async def test_a_client_that_leaves_ends_the_work_of_the_engine(sent: tuple[bytes, ...]) -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]):
+        engine.next_ones = [hangs(*sent)]
+        async with client_of(proxy) as client:
+            client.send(post())
+            await eventually(lambda: len(engine.received) == 1)
+            if sent[:1] == (STREAM_HEAD,):
+                await client.head()
+        await eventually(lambda: not engine.open_connections)
+        await proxy.settles()
+        node = proxy.node("a")
+        assert (node.state, node.failures, node.turns) == (NodeState.READY, 0, 0)
+
+
+async def test_a_client_that_leaves_while_its_node_is_connected_to_is_forgotten() -> None:
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        silent = Engine(f"http://127.0.0.1:{full.getsockname()[1]}")
+        async with running_proxy([silent]) as proxy:
+            tasks = len(asyncio.all_tasks())
+            async with client_of(proxy) as client:
+                client.send(post())
+                await eventually(lambda: proxy.load["a"][0] == 1)
+            await proxy.settles()
+            await eventually(lambda: len(asyncio.all_tasks()) == tasks)
+            assert proxy.node("a").failures == 0
+
+
+async def test_a_client_that_leaves_takes_its_other_requests_along() -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]):
+        engine.otherwise = hangs()
+        async with client_of(proxy) as client:
+            client.send(post(chat_body("1")) + post(chat_body("2")))
+            await eventually(lambda: len(engine.received) == 1)
+            # With a request in reserve nothing is read: a reset is what tells.
+            client.writer.transport.abort()
+            engine.open_connections[0].abort()
+        await proxy.settles()
+        assert engine.bodies == [chat_body("1")]
+
+
+async def test_an_engine_waits_for_a_client_that_reads_slowly() -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        engine.next_ones = [answers(whole(LARGE))]
+        await _asks_without_reading(client)
+        await eventually(lambda: len(engine.open_connections) == 1)
+        [transport] = engine.open_connections
+        unsent = await _level_of(transport)
+        assert unsent > 10_000_000
+        client.transport.resume_reading()
+        assert (await client.answer()).body == LARGE
+        await proxy.settles()
+        assert proxy.node("a").turns == 1
+
+
+async def test_a_client_that_does_not_read_at_all_is_given_up() -> None:
+    async with (
+        proxy_and_engines(1, idle_timeout_s=0.2) as (proxy, [engine]),
+        client_of(proxy) as client,
+    ):
+        engine.next_ones = [answers(whole(LARGE))]
+        await _asks_without_reading(client)
+        await eventually(lambda: len(engine.received) == 1)
+        await eventually(lambda: not engine.open_connections)
+        await proxy.settles()
+        # It is not the node's fault.
+        assert proxy.node("a").failures == 0
+        client.transport.resume_reading()
+        assert not (await client.answer()).is_whole
+
+
+async def test_the_other_clients_do_not_wait_for_a_slow_one() -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as slow:
+        engine.next_ones = [answers(whole(LARGE))]
+        await _asks_without_reading(slow)
+        await eventually(lambda: len(engine.received) == 1)
+        async with client_of(proxy) as other:
+            for _ in range(5):
+                assert (await other.ask(post())).status == 200
+
+
+async def _asks_without_reading(client: Client) -> None:
+    client.transport.pause_reading()
+    client.send(post())
+    await asyncio.sleep(0)
+
+
+async def _level_of(transport: asyncio.Transport) -> int:
+    """What stays unsent once nothing moves any more."""
+    before, now = -1, transport.get_write_buffer_size()
+    while before != now:
+        await asyncio.sleep(0.1)
+        before, now = now, transport.get_write_buffer_size()
+    return now
