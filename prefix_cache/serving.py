@@ -96,24 +96,6 @@ async def serving(
         await server.stop(_FLUSH_S)
 
 
-async def serve(
-    service: Service,
-    listen: Sequence[str],
-    *,
-    on_ready: Callable[[list[str]], None],
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    grace_s: float = 30.0,
-) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process.
-
-    ``on_ready`` gets the addresses listened on.  The rest is as in ``serving``.
-    """
-    async with serving(
-        service, listen, max_message_bytes=max_message_bytes, grace_s=grace_s
-    ) as addresses:
-        await until_stopped(lambda: on_ready(addresses))
-
-
 async def until_stopped(on_ready: Callable[[], None]) -> None:
     """Return on SIGTERM or SIGINT; from then on another signal ends the process.
 

@@ -72,7 +72,6 @@ class RequestParser:
         self._on_head = on_head
         self._refused: Refused | None = None
         self._parser = HttpRequestParser(self)
-        self._replays_head = False
         self._begin()
 
     def feed(self, data: bytes) -> None:
@@ -109,9 +108,7 @@ class RequestParser:
             # The request offers another protocol, which is ignored: go on with its body, for
             # which the parser needs a head without the offer.
             self._parser = HttpRequestParser(self)
-            self._replays_head = True
             self._parser.feed_data(self._framing_head())
-            self._replays_head = False
 
     def _framing_head(self) -> bytes:
         names = (b"content-length", b"transfer-encoding", b"connection")
@@ -150,24 +147,21 @@ class RequestParser:
         self._refused = refused
         return refused
 
-    # --- called by the parser ---------------------------------------------------------------
+    # --- called by the parser; within a body about the head it needed once more --------------
 
     def on_message_begin(self) -> None:
         """Take note that a head has begun."""
-        if not self._replays_head:
-            self.is_in_head = True
+        self.is_in_head = not self.is_in_body
 
     def on_url(self, part: bytes) -> None:
         """Take a part of the request target."""
-        if not self._replays_head:
+        if not self.is_in_body:
             self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field; trailers are dropped."""
-        if self._replays_head:
-            return
         if self.is_in_body:
-            return  # trailers are dropped
+            return
         name, value = name.lower(), value.rstrip(b" \t")
         request = self._request
         if name in _ONCE and name in request.headers:
@@ -177,7 +171,7 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         """Check the head."""
-        if self._replays_head:
+        if self.is_in_body:
             return
         self.is_in_head = False
         request = self._request

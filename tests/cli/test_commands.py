@@ -13,17 +13,20 @@ from prefix_cache.cli.router import router
 from router.policies import POLICIES
 from tests.cli.commands import run
 
+COMMANDS = (
+    *("node", "router", "engine", "match", "explain", "watch", "top", "drain"),
+    *("demo", "replay", "bench"),
+)
+
 
 def test_help_lists_the_commands() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("node", "router", "match", "explain", "top", "drain", "demo", "bench"):
+    for command in COMMANDS:
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize(
-    "command", ["node", "router", "match", "explain", "top", "drain", "demo", "bench"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example_and_has_json(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
