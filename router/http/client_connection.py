@@ -150,7 +150,6 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(0)  # what is written leaves at once
         self._endpoints.opened(self)
         self.deadline.set(_KEEP_ALIVE_S)
 

@@ -96,7 +96,6 @@ class EngineConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(0)  # what is written leaves at once
         self._is_made = True
 
     def data_received(self, data: bytes) -> None:

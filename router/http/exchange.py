@@ -118,13 +118,12 @@ class Exchange:
             self._answer(last_failure or no_node_answer(error))
             return
         self._route = route
+        forwarding.decisions.keep(self._request.request_id.decode(), route.decision)
         engine = forwarding.engines.take(route.node.url)
         if engine is None:
             self._connect()
         else:
             self._send(engine)
-        # While the engine works.
-        forwarding.decisions.keep(self._request.request_id.decode(), route.decision)
 
     def _connect(self) -> None:
         assert self._route is not None
@@ -194,7 +193,6 @@ class Exchange:
         else:
             self._client.deadline.set(self._forwarding.config.idle_timeout_s)
         self._client.send(out)
-        # The rest is done while the client reads.
         if begins:
             self._report_beginning(engine.status)
         if is_whole:
