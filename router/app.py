@@ -54,7 +54,7 @@ def _run_process(
 ) -> None:
     # Pins and accounts are very many small objects that live long and know no cycles: looking
     # through all of them now and then would hold up whatever is routed for 100 ms.
-    gc.set_threshold(*gc.get_threshold()[:2], 1000)
+    gc.set_threshold(50_000, 50, 1000)
 
     async def run() -> None:
         async with running(config, file, seat) as addresses:

@@ -49,8 +49,10 @@ class Conversations:
 
     def get(self, key: ConversationKey) -> Pin | None:
         """Return the pin of a conversation, if it has one.  Does not count as use."""
-        self._drop_expired()
-        return self._pins.get(key)
+        pin = self._pins.get(key)
+        if pin is None or pin.used_at <= self._clock() - self._ttl_s:
+            return None
+        return pin
 
     def pin(
         self, key: ConversationKey, home: Home, committed_tokens: int, *, is_learned: bool = False

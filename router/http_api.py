@@ -26,7 +26,6 @@ from router.http.request_parser import Refused, Request
 from router.prompts import BodyReader
 from router.prompts.body_reader import PATHS
 from router.status import conversations_document, explanation_document, nodes_document
-from router.turn import Turn
 
 _BACKLOG = 4096
 _MODEL = b"/v1/models/"  # with its name behind it
@@ -165,7 +164,7 @@ class HttpApi:
 
         def forward(client: ClientConnection, request: Request) -> None:
             try:
-                turn = read(path, request.headers, request.body).turn
+                turn = read(path, request.headers, request.body)
             except (InvalidRequest, UnknownModel) as error:
                 client.answer(_bad_body(error))
                 return
@@ -232,7 +231,7 @@ class HttpApi:
                 400, f"path is {path[:256]!r}, expected one of {', '.join(PATHS)}", param="path"
             )
         try:
-            turn: Turn = forwarding.body_reader.read(path, request.headers, request.body).turn
+            turn = forwarding.body_reader.read(path, request.headers, request.body)
             decision = forwarding.dispatcher.decide(turn)
         except (InvalidRequest, UnknownModel) as error:
             return _bad_body(error)

@@ -21,7 +21,8 @@ class ConversationKey(NamedTuple):
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: a frozen one takes three times as long to make, and each request makes them.
+@dataclass(slots=True)
 class Prompt:
     """What a turn asks a node to prefill, in the forms that claims can be asked about.
 
@@ -42,7 +43,7 @@ class Prompt:
         return bool(self.text or self.block_hashes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """One turn that asks for a node.
 

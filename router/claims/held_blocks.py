@@ -59,6 +59,8 @@ class HeldBlocks:
     def held_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt in held blocks; at least its last one is to be computed."""
         chain, holdings = prompt.block_hashes, self._holdings
+        if not chain or chain[0] not in holdings:
+            return 0
         blocks = bisect_left(chain, True, key=lambda block_hash: block_hash not in holdings)
         for block_hash, place in self._missing.items():
             if place < blocks and chain[place] == block_hash:

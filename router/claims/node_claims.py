@@ -27,8 +27,9 @@ class NodeClaims:
 
     def held_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt claimed to be cached there."""
-        claims = self._about(prompt)
-        return 0 if claims is None else claims.held_tokens(prompt)
+        if self.exact and prompt.block_hashes:
+            return self.held.held_tokens(prompt)
+        return self.sent.held_tokens(prompt) if prompt.text else 0
 
     def is_told(self, prompt: Prompt) -> bool:
         """Whether the node's events say what it holds of the prompt."""
@@ -36,19 +37,15 @@ class NodeClaims:
 
     def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
         """Take the engine's word on what it had cached."""
-        claims = self._about(prompt)
-        if claims is not None:
-            claims.served(prompt, promised, delivered)
+        if self.is_told(prompt):
+            self.held.served(prompt, promised, delivered)
+        elif prompt.text:
+            self.sent.served(prompt, promised, delivered)
 
     def clear(self) -> None:
         """Drop every claim."""
         self.held.clear()
         self.sent.clear()
-
-    def _about(self, prompt: Prompt) -> HeldBlocks | SentText | None:
-        if self.is_told(prompt):
-            return self.held
-        return self.sent if prompt.text else None
 
 
 def block_size_of(claims: Iterable[Claims]) -> int:

@@ -33,10 +33,9 @@ class SentText:
 
     def held_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt whose text was sent, in proportion to its bytes."""
-        if not prompt.text:
-            return 0
-        sent = self._tree.held_bytes(prompt.text, self._sent)
-        return prompt.num_tokens * sent // len(prompt.text)
+        text = prompt.text
+        sent = self._tree.held_bytes(text, self._sent)
+        return prompt.num_tokens * sent // len(text) if sent else 0
 
     def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
         """Remember the text; before that, forget everything if the engine has lost its KV.

@@ -25,7 +25,6 @@ class Body(msgspec.Struct, gc=False):
     """
 
     model: object = None
-    stream: object = None
     conversation: object = None
     prompt_cache_key: object = None
     user: object = None

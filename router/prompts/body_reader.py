@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -27,19 +26,6 @@ PATHS = tuple(_KINDS)
 _PLACE = re.compile(r"at `\$\.(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyRequest:
-    """A request of the proxy: the turn, and whether its answer is streamed."""
-
-    turn: Turn
-    stream: bool
-
-    @property
-    def model(self) -> str:
-        """The model asked for."""
-        return self.turn.model
-
-
 class BodyReader:
     """Reads bodies for the pools of a router.  Raises what `load_rendering` does.
 
@@ -53,8 +39,8 @@ class BodyReader:
         self._prompts = {name: PoolPrompts(pool) for name, pool in pools.items()}
         self._decoders = {path: msgspec.json.Decoder(kind) for path, kind in _KINDS.items()}
 
-    def read(self, path: str, headers: Mapping[bytes, bytes], body: bytes) -> ProxyRequest:
-        """Return what a request with this body asks for; ``path`` is one of ``PATHS``.
+    def read(self, path: str, headers: Mapping[bytes, bytes], body: bytes) -> Turn:
+        """Return the turn that a request with this body asks for; ``path`` is one of ``PATHS``.
 
         Names of ``headers`` are lower case.  A prompt that cannot be found in the body is
         unhashable, which is no error.  Raises InvalidRequest, whose ``details`` have the ``param``
@@ -67,8 +53,7 @@ class BodyReader:
             prompt = self._prompts[pool.config.name].prompt(path, fields, len(body), key)
         except (msgspec.DecodeError, RecursionError, InvalidTokens, InvalidTokenType) as error:
             raise _invalid(error) from error
-        turn = Turn(key, prompt, pool.config.name, str(fields.model), needs_url=True)
-        return ProxyRequest(turn, fields.stream is True)
+        return Turn(key, prompt, pool.config.name, str(fields.model), needs_url=True)
 
     def learn(self, turn: Turn, prompt_tokens: int) -> None:
         """Take the engine's count of a turn's prompt: the estimates of its pool get better."""
@@ -99,10 +84,12 @@ class BodyReader:
         for pool in self._pools.values():
             if pool.config.models:
                 continue
-            served = [node.models for node in pool.nodes.values()]
-            if any(model in models for models in served):
-                return pool
-            if unsure is None and not (served and all(served)):
+            is_sure = bool(pool.nodes)
+            for node in pool.nodes.values():
+                if model in node.models:
+                    return pool
+                is_sure = is_sure and bool(node.models)
+            if not is_sure and unsure is None:
                 unsure = pool
         if unsure is None:
             raise UnknownModel(f"the model {model!r} is not served here", model=model)

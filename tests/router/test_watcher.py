@@ -316,7 +316,7 @@ async def test_an_engine_is_claimed_to_hold_what_it_delivers() -> None:
         router = await stack.enter_async_context(fleet(PLAIN))
         node = await router.join("a", running.address, engine.url)
         reader = BodyReader(router.dispatcher.pools)
-        asked = reader.read("/v1/chat/completions", {}, json.dumps(body).encode()).turn.prompt
+        asked = reader.read("/v1/chat/completions", {}, json.dumps(body).encode()).prompt
         http = await stack.enter_async_context(aiohttp.ClientSession(engine.url))
         assert node.claims.held_tokens(asked) == 0
         await http.post("/v1/chat/completions", json=body)

@@ -12,7 +12,7 @@ STABLE = "You are a helpful assistant. " * 100
 
 
 def prompt(*messages: Message, by: BodyReader | None = None) -> Prompt:
-    return read({"messages": messages}, by=by).turn.prompt
+    return read({"messages": messages}, by=by).prompt
 
 
 def held_after(first: Prompt, second: Prompt) -> int:
@@ -50,11 +50,11 @@ def test_reasoning_taken_out_of_an_earlier_answer_ends_the_claim_there() -> None
 def test_an_option_that_changes_the_head_leaves_nothing() -> None:
     body = {"messages": [system(STABLE), user("hi")]}
     other = {**body, "chat_template_kwargs": {"enable_thinking": False}}
-    assert held_after(read(body).turn.prompt, read(other).turn.prompt) == 0
+    assert held_after(read(body).prompt, read(other).prompt) == 0
 
 
 def test_another_salt_or_model_leaves_nothing() -> None:
     by, body = reader(), {"messages": [system(STABLE), user("hi")]}
-    first = read({**body, "cache_salt": "s1"}, by=by).turn.prompt
+    first = read({**body, "cache_salt": "s1"}, by=by).prompt
     for other in ({"cache_salt": "s2"}, {}, {"cache_salt": "s1", "model": "other"}):
-        assert held_after(first, read({**body, **other}, by=by).turn.prompt) == 0
+        assert held_after(first, read({**body, **other}, by=by).prompt) == 0

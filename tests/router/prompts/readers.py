@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from router.config import NodeSpec, PoolConfig, RouterConfig
 from router.dispatcher import Dispatcher
-from router.prompts import BodyReader, ProxyRequest
-from router.turn import ConversationKey
+from router.prompts import BodyReader
+from router.turn import ConversationKey, Turn
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -44,7 +44,7 @@ def read(
     path: str = CHAT,
     headers: Mapping[bytes, bytes] | None = None,
     by: BodyReader | None = None,
-) -> ProxyRequest:
+) -> Turn:
     """Read ``body``, with a model where it names none."""
     if isinstance(body, dict):
         body = json.dumps({"model": "m", **body}).encode()
@@ -53,7 +53,7 @@ def read(
 
 
 def text(body: object, path: str = CHAT) -> bytes:
-    return read(body, path).turn.prompt.text
+    return read(body, path).prompt.text
 
 
 def key(
@@ -62,4 +62,4 @@ def key(
     headers: Mapping[bytes, bytes] | None = None,
     by: BodyReader | None = None,
 ) -> ConversationKey | None:
-    return read(body, path, headers, by).turn.conversation
+    return read(body, path, headers, by).conversation

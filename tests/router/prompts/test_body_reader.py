@@ -37,11 +37,9 @@ conversations = st.lists(
 )
 
 
-def test_a_chat_says_its_model_and_whether_it_streams() -> None:
-    request = read({"messages": [user("hi")], "stream": True})
-    assert (request.model, request.stream, request.turn.pool) == ("m", True, "default")
-    assert not read({"messages": [user("hi")]}).stream
-    assert not read({"messages": [user("hi")], "stream": None}).stream
+def test_a_chat_says_its_model_which_says_the_pool() -> None:
+    turn = read({"messages": [user("hi")], "stream": True})
+    assert (turn.model, turn.pool, turn.needs_url) == ("m", "default", True)
 
 
 # --- text -----------------------------------------------------------------------------------
@@ -105,7 +103,7 @@ def test_model_and_salt_do_not_stand_for_each_other() -> None:
 
 def test_an_image_counts_as_its_text() -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4000}}
-    prompt = read({"messages": [user([part])]}).turn.prompt
+    prompt = read({"messages": [user([part])]}).prompt
     assert b"A" * 4000 in prompt.text
     assert 1000 < prompt.num_tokens < 1050
 
@@ -118,7 +116,7 @@ def test_a_prompt_goes_on_where_the_shorter_one_ended() -> None:
 
 def test_token_ids_are_their_own_text_and_counted_exactly() -> None:
     for prompt in ([1234, 5], [[1234, 5]]):
-        read_prompt = read({"prompt": prompt}, COMPLETIONS).turn.prompt
+        read_prompt = read({"prompt": prompt}, COMPLETIONS).prompt
         assert read_prompt.text[16:] == bytes([0xD2, 4, 0, 0, 5, 0, 0, 0])
         assert read_prompt.num_tokens == 2
 
@@ -164,7 +162,7 @@ def test_an_input_that_is_a_string_is_a_message_of_the_user() -> None:
 def test_a_prompt_that_is_not_found_is_unhashable_and_no_error(
     path: str, body: dict[str, object]
 ) -> None:
-    prompt = read(body, path).turn.prompt
+    prompt = read(body, path).prompt
     assert not prompt.is_hashable
     assert prompt.num_tokens > 0
 
@@ -175,27 +173,27 @@ def test_a_prompt_that_is_not_found_is_unhashable_and_no_error(
 def test_tokens_are_guessed_as_a_quarter_of_the_bytes_until_an_engine_has_counted() -> None:
     by = reader()
     body = {"messages": [user("x" * 4000)]}
-    assert read(body, by=by).turn.prompt.num_tokens == 1008
+    assert read(body, by=by).prompt.num_tokens == 1008
     for _ in range(100):
-        by.learn(read(body, by=by).turn, 2016)
-    assert 1990 < read(body, by=by).turn.prompt.num_tokens <= 2016
+        by.learn(read(body, by=by), 2016)
+    assert 1990 < read(body, by=by).prompt.num_tokens <= 2016
 
 
 def test_what_was_learnt_long_ago_fades() -> None:
     by = reader()
     body = {"messages": [user("x" * 40_000)]}
-    turn = read(body, by=by).turn
+    turn = read(body, by=by)
     for _ in range(200):
         by.learn(turn, 40_000)
     for _ in range(200):
         by.learn(turn, 10_000)
-    assert 10_000 <= read(body, by=by).turn.prompt.num_tokens < 11_000
+    assert 10_000 <= read(body, by=by).prompt.num_tokens < 11_000
 
 
 def test_unhashable_turns_teach_nothing() -> None:
     by = reader()
-    by.learn(read({"input": "hi"}, EMBEDDINGS, by=by).turn, 5000)
-    assert read({"messages": [user("x" * 4000)]}, by=by).turn.prompt.num_tokens == 1008
+    by.learn(read({"input": "hi"}, EMBEDDINGS, by=by), 5000)
+    assert read({"messages": [user("x" * 4000)]}, by=by).prompt.num_tokens == 1008
 
 
 # --- pools ----------------------------------------------------------------------------------
@@ -209,7 +207,7 @@ def two_pools() -> tuple[PoolConfig, PoolConfig]:
 
 
 def served(by: BodyReader, model: str) -> Turn:
-    return read({"model": model, "messages": [user("hi")]}, by=by).turn
+    return read({"model": model, "messages": [user("hi")]}, by=by)
 
 
 def test_a_pool_that_lists_the_model_takes_it_before_one_that_only_serves_it() -> None:

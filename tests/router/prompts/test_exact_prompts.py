@@ -48,7 +48,7 @@ def exact_reader(
 
 
 def prompt(body: object, path: str = CHAT, **config: str) -> Prompt:
-    return read(body, path, by=exact_reader(**config)).turn.prompt  # type: ignore[arg-type]
+    return read(body, path, by=exact_reader(**config)).prompt  # type: ignore[arg-type]
 
 
 def chain(text: str, who: Identity) -> list[bytes]:
@@ -87,16 +87,16 @@ def test_prompts_responses_and_token_ids_have_chains_too() -> None:
 
 def test_a_later_turn_extends_the_chain() -> None:
     by = exact_reader()
-    first = read({"messages": [user(LONG)]}, by=by).turn.prompt.block_hashes
+    first = read({"messages": [user(LONG)]}, by=by).prompt.block_hashes
     turns = [user(LONG), assistant("hello"), user(LONG)]
-    second = read({"messages": turns}, by=by).turn.prompt.block_hashes
+    second = read({"messages": turns}, by=by).prompt.block_hashes
     assert list(second[: len(first)]) == list(first)
     assert len(second) > len(first)
 
 
 def test_until_a_node_has_said_its_block_size_there_are_tokens_but_no_chain() -> None:
     by = exact_reader(block_size=0)
-    of_chat = read({"messages": [user("hi")]}, by=by).turn.prompt
+    of_chat = read({"messages": [user("hi")]}, by=by).prompt
     assert (of_chat.num_tokens, of_chat.block_hashes) == (26, ())
     assert of_chat.is_hashable
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_tokenized_is_known_by_its_text_and_counted(
     by = exact_reader()
     caplog.set_level(logging.WARNING)
     for _ in range(3):
-        of_body = read(body, path, by=by).turn.prompt
+        of_body = read(body, path, by=by).prompt
         assert of_body.text
         assert not of_body.block_hashes
     assert by.not_tokenized == 3
@@ -125,11 +125,11 @@ def test_what_cannot_be_tokenized_is_known_by_its_text_and_counted(
 
 def test_without_a_template_chats_are_known_by_text_and_prompts_by_tokens() -> None:
     by = exact_reader(chat_template="")
-    assert not read({"messages": [user(LONG)]}, by=by).turn.prompt.block_hashes
-    assert read({"prompt": LONG}, COMPLETIONS, by=by).turn.prompt.block_hashes
+    assert not read({"messages": [user(LONG)]}, by=by).prompt.block_hashes
+    assert read({"prompt": LONG}, COMPLETIONS, by=by).prompt.block_hashes
 
 
 def test_what_is_routed_by_load_is_not_counted_as_untokenized() -> None:
     by = exact_reader()
-    assert not read({"input": "hi"}, EMBEDDINGS, by=by).turn.prompt.is_hashable
+    assert not read({"input": "hi"}, EMBEDDINGS, by=by).prompt.is_hashable
     assert by.not_tokenized == 0
