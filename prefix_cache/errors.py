@@ -149,6 +149,10 @@ class Draining(Unavailable, reason="DRAINING"):
     """The node takes no new sequences any more."""
 
 
+class EngineEnded(Unavailable, reason="ENGINE_ENDED"):
+    """Nobody listens at the engine's port: its process is gone, and its cache with it."""
+
+
 class NoNodeAvailable(Unavailable, reason="NO_NODE_AVAILABLE"):
     """No node can take the turn."""
 

@@ -46,6 +46,9 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int = 0
 
 
+_decode = msgspec.msgpack.Decoder(Announcement).decode
+
+
 @asynccontextmanager
 async def announcing(redis_url: str, current: Callable[[], Announcement]) -> AsyncIterator[None]:
     """Announce what ``current`` returns while the context is open, and no longer.
@@ -65,34 +68,46 @@ async def announcing(redis_url: str, current: Callable[[], Announcement]) -> Asy
         await redis.aclose()
 
 
-async def read_registry(redis: RedisClient) -> list[Announcement]:
-    """Return what is announced now, by name.  Raises an error of redis when it is away.
+class RegistryReader:
+    """Reads what is announced.
 
-    What cannot be read is left out: it is somebody else's, or of another version.
+    What cannot be read is left out: it is somebody else's, or of another version.  Each such value
+    is logged once.
     """
-    names = sorted(await redis.smembers(_NAMES))
-    if not names:
-        return []
-    values = await redis.mget([_NODE.encode() + _bytes(name) for name in names])
-    gone = [name for name, value in zip(names, values, strict=True) if value is None]
-    if gone:
-        await redis.srem(_NAMES, *gone)  # one that lives still comes back with its next heartbeat
-    announcements = []
-    for name, value in zip(names, values, strict=True):
-        if value is None:
-            continue
-        try:
-            announcements.append(msgspec.msgpack.decode(_bytes(value), type=Announcement))
-        except msgspec.DecodeError as error:
-            _log.warning("the registry holds no announcement under %r: %s", name, error)
-    return announcements
+
+    def __init__(self, redis: RedisClient) -> None:
+        self._redis = redis
+        self._unreadable: dict[bytes, bytes] = {}
+
+    async def read(self) -> list[Announcement]:
+        """Return what is announced now, by name.  Raises an error of redis when it is away."""
+        names = sorted(map(_bytes, await self._redis.smembers(_NAMES)))
+        values = await self._redis.mget([_NODE.encode() + name for name in names]) if names else ()
+        announcements, gone, unreadable = [], [], {}
+        for name, value in zip(names, values, strict=True):
+            if value is None:
+                gone.append(name)
+                continue
+            try:
+                announcements.append(_decode(_bytes(value)))
+            except msgspec.DecodeError as error:
+                unreadable[name] = _bytes(value)
+                if self._unreadable.get(name) != value:
+                    _log.warning("the registry holds no announcement under %r: %s", name, error)
+        self._unreadable = unreadable
+        if gone:
+            # One that lives still comes back with its next heartbeat.
+            await self._redis.srem(_NAMES, *gone)
+        return announcements
 
 
 async def _beat(redis: RedisClient, current: Callable[[], Announcement]) -> None:
     is_away = False
+    rivals = _Rivals()
     while True:
         try:
-            await finished(_announce(redis, current()))
+            announcement = current()
+            rivals.note(announcement, await finished(_announce(redis, announcement)))
         except Exception as error:
             if not is_away:
                 _log.warning("the registry cannot be reached, and is tried again: %s", error)
@@ -104,12 +119,42 @@ async def _beat(redis: RedisClient, current: Callable[[], Announcement]) -> None
         await asyncio.sleep(HEARTBEAT_S)
 
 
-async def _announce(redis: RedisClient, announcement: Announcement) -> None:
+class _Rivals:
+    """Who else announces itself by the name of a node: routers see one of them at a time."""
+
+    def __init__(self) -> None:
+        self._place: tuple[str, str] | None = None
+        self._has_announced = False
+
+    def note(self, mine: Announcement, found: bytes | None) -> None:
+        """Take what stood there before ``mine``; it is logged once for each place.
+
+        Before the first time that may be from a life before, at another place.
+        """
+        has_announced, self._has_announced = self._has_announced, True
+        if found is None or not has_announced:
+            return
+        with suppress(msgspec.DecodeError):
+            place = _place(_decode(found))
+            if place not in (_place(mine), self._place):
+                self._place = place
+                _log.warning(
+                    "another node announces itself as %r too, at %s: routers can know only one, "
+                    "give each a name of its own",
+                    *(mine.name, ",".join(filter(None, place))),
+                )
+
+
+async def _announce(redis: RedisClient, announcement: Announcement) -> bytes | None:
+    """Announce; return what stood there before."""
     pipeline = redis.pipeline(transaction=False)
+    pipeline.get(_NODE + announcement.name)
     value = msgspec.msgpack.encode(announcement)
     pipeline.set(_NODE + announcement.name, value, px=round(TTL_S * 1000))
     pipeline.sadd(_NAMES, announcement.name)
-    await pipeline.execute()
+    found: bytes | None
+    found, *_ = await pipeline.execute()
+    return found
 
 
 async def _withdraw(redis: RedisClient, announcement: Announcement) -> None:
@@ -117,6 +162,10 @@ async def _withdraw(redis: RedisClient, announcement: Announcement) -> None:
     # Not when a successor of the same name has announced itself already.
     if await redis.get(key) == msgspec.msgpack.encode(announcement):
         await redis.delete(key)
+
+
+def _place(announcement: Announcement) -> tuple[str, str]:
+    return announcement.address, announcement.url
 
 
 def _bytes(value: bytes | str) -> bytes:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import resource
+import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import grpc
 import uvloop
@@ -23,10 +26,13 @@ from router.http_api import serving_http
 from router.metrics import router_registry
 from router.prompts import BodyReader
 from router.redis_directory import redis_directory
+from router.redis_drains import sharing_drains
 from router.watcher import Watchers
 from router.workers.mailbox import Seat
 from router.workers.siblings import sharing
 from router.workers.supervisor import run_workers
+
+_log = logging.getLogger(__name__)
 
 
 def run_router(
@@ -55,8 +61,14 @@ def _run_process(
     # Pins and accounts are very many small objects that live long and know no cycles: looking
     # through all of them now and then would hold up whatever is routed for 100 ms.
     gc.set_threshold(50_000, 50, 1000)
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS may take less than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
     async def run() -> None:
+        if file is None:  # who follows one listens for the signal itself
+            nothing = "SIGHUP: there is no config file to be read again"
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _log.warning, nothing)
         async with running(config, file, seat) as addresses:
             await until_stopped(lambda: on_ready(addresses))
 
@@ -80,6 +92,7 @@ async def running(
             pins = dispatcher.conversations.pins
             directory = await stack.enter_async_context(redis_directory(config, pins))
             dispatcher.on_pin = directory.put_pin
+            await stack.enter_async_context(sharing_drains(config.redis, dispatcher))
         if seat is not None:
             await stack.enter_async_context(sharing(dispatcher, seat))
         watchers = Watchers(dispatcher, config)

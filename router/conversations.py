@@ -17,6 +17,11 @@ class Pin(NamedTuple):
     home: Home
     committed_tokens: int
     used_at: float
+    """When it was written or learned, by this process's clock."""
+    written_at: float
+    """When a router wrote it, in seconds since the epoch: of two, the later one counts."""
+    text_bytes: int = 0
+    """Length of their text, which all routers count alike; 0: they were counted themselves."""
     is_learned: bool = False
     """Whether another router wrote it: what was sent home then, this one has not seen."""
 
@@ -55,7 +60,14 @@ class Conversations:
         return pin
 
     def pin(
-        self, key: ConversationKey, home: Home, committed_tokens: int, *, is_learned: bool = False
+        self,
+        key: ConversationKey,
+        home: Home,
+        committed_tokens: int,
+        *,
+        written_at: float,
+        text_bytes: int = 0,
+        is_learned: bool = False,
     ) -> Pin:
         """Make ``home`` the conversation's home, with this many tokens committed there."""
         self._drop_expired()
@@ -63,7 +75,9 @@ class Conversations:
             self._drop(key)
         elif len(self._pins) == self._max_pins:
             self._drop(next(iter(self._pins)))
-        pin = self._pins[key] = Pin(home, committed_tokens, self._clock(), is_learned)
+        pin = self._pins[key] = Pin(
+            *(home, committed_tokens, self._clock()), written_at, text_bytes, is_learned
+        )
         held = self._holdings.get(home)
         if held is None:
             held = self._holdings[home] = Holdings()

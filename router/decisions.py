@@ -8,14 +8,15 @@ from dataclasses import replace
 from prefix_cache.errors import UnknownRoute
 from router.picker import Decision
 
-# Of a decision among more nodes, the cheapest are kept, the chosen one with them.
+# Of a decision among more nodes, those are kept that say why: the chosen one, the home that was
+# left, the one that was claimed to hold the most, and the cheapest.
 MAX_CANDIDATES = 16
 
 
 class Decisions:
     """The last ``max_decisions`` decisions.
 
-    About 2 KiB each: names and costs, nothing of the prompt.
+    At most about 4 KiB each: names and costs, nothing of the prompt.
     """
 
     def __init__(self, *, max_decisions: int) -> None:
@@ -47,13 +48,21 @@ class Decisions:
 
 
 def _trimmed(decision: Decision) -> Decision:
-    costs, candidates = decision.costs, decision.candidates
-    others = sorted(set(range(len(costs))) - {decision.index}, key=lambda i: sum(costs[i]))
-    kept = [decision.index, *others[: MAX_CANDIDATES - 1]]
+    costs, candidates, home = decision.costs, decision.candidates, decision.moved_from
+
+    def held(index: int) -> tuple[int, float]:
+        return candidates[index].cached_tokens, -sum(costs[index])
+
+    every = range(len(candidates))
+    first = {decision.index, max(every, key=held)}
+    first |= {index for index in every if candidates[index].node.name == home}
+    kept = sorted(
+        every, key=lambda index: (index != decision.index, index not in first, sum(costs[index]))
+    )[:MAX_CANDIDATES]
     return replace(
         decision,
         index=0,
         candidates=[candidates[i] for i in kept],
         costs=[costs[i] for i in kept],
-        left_out=decision.left_out[:MAX_CANDIDATES],
+        left_out=sorted(decision.left_out, key=lambda each: each[0].name != home)[:MAX_CANDIDATES],
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.conversations import Pin
+from router.dispatcher import Dispatcher
 from router.turn import ConversationKey
 
 
@@ -18,14 +19,14 @@ class DirectoryCounts:
     errors: int = 0
     """Commands that failed."""
     dropped_puts: int = 0
-    """Pins that were not written."""
+    """Pins that were not written because too many waited."""
 
 
 class Directory(Protocol):
     """Where routers tell each other which conversation is at home where.
 
-    Its pin is later than the one in a router's own memory, which is what turns are routed by when
-    the directory does not know, or cannot be asked.
+    Turns are routed by its pin or by the one in a router's own memory, whichever was written
+    later; by the latter alone when the directory does not know, or cannot be asked.
     """
 
     counts: DirectoryCounts
@@ -39,3 +40,13 @@ class Directory(Protocol):
 
     def put_pin(self, key: ConversationKey, pin: Pin) -> None:
         """Write a pin, soon; returns at once."""
+
+
+async def follow_pin(
+    dispatcher: Dispatcher, directory: Directory | None, conversation: ConversationKey | None
+) -> None:
+    """Let the dispatcher know what the directory, if there is one, knows of a conversation."""
+    if directory is not None and conversation is not None:
+        pin = await directory.find_pin(conversation)
+        if pin is not None:
+            dispatcher.learn_pin(conversation, pin)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prefix_cache.client import NodeState, RouteReason
 from prefix_cache.errors import InvalidArgument
 from router.claims.text_tree import TextTree
 from router.config import NodeSpec, PoolConfig, RouterConfig
-from router.conversations import Conversations, Pin
+from router.conversations import Conversations, Holdings, Pin
+from router.drains import Drains, Word
 from router.ledger import Ledger, LedgerTurn
 from router.nodes import Home, Node
 from router.open_routes import OpenRoute, OpenRoutes
@@ -39,7 +40,8 @@ class Dispatcher:
     So a node that failed and comes back as it was still holds its conversations, and one that
     comes back restarted holds none.
 
-    ``on_pin`` is told each pin that is written here.
+    ``on_pin`` is told each pin that is written here, ``on_failure`` each node that failed a turn,
+    ``on_drain`` when an operator told this router that a node is to drain or not.
     """
 
     def __init__(
@@ -47,7 +49,10 @@ class Dispatcher:
         config: RouterConfig,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
         on_pin: Callable[[ConversationKey, Pin], None] = lambda key, pin: None,
+        on_failure: Callable[[Node], None] = lambda node: None,
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self.pools = {pool.name: Pool(pool) for pool in config.pools}
         self.conversations = Conversations(
@@ -55,7 +60,11 @@ class Dispatcher:
         )
         self.ledger = Ledger(max_accounts=config.max_decisions)
         self.on_pin = on_pin
+        self.on_failure = on_failure
+        self.on_drain = on_drain
+        self.drains = Drains()
         self._clock = clock
+        self._wall_clock = wall_clock
         self._open_routes = OpenRoutes(ttl_s=config.route_ttl_s, clock=clock)
         self.turns_routed = 0
         self.decisions_by_reason = dict.fromkeys(RouteReason, 0)
@@ -70,12 +79,12 @@ class Dispatcher:
     # --- turns ------------------------------------------------------------------------------
 
     def decide(self, turn: Turn) -> Decision:
-        """Choose a node for a turn without routing it: nothing is counted.
+        """Choose a node as for the next turn routed, without routing it: nothing is counted.
 
         Raises NoNodeAvailable, and InvalidArgument for an unknown pool.
         """
         self._open_routes.drop_expired()
-        pool = self.pool(turn.pool)
+        pool, turn = self.pool(turn.pool), turn.numbered(self.turns_routed)
         return pick(pool.nodes.values(), turn, self._pin(turn), pool.policy, self._clock())
 
     def route(self, turn: Turn) -> OpenRoute:
@@ -83,7 +92,6 @@ class Dispatcher:
 
         The conversation is pinned only when the turn is accepted.  Raises NoNodeAvailable.
         """
-        turn = turn.numbered(self.turns_routed)
         decision = self.decide(turn)
         self.turns_routed += 1
         self.decisions_by_reason[decision.reason] += 1
@@ -102,12 +110,25 @@ class Dispatcher:
     def accepted(self, route: OpenRoute, committed_tokens: int = 0) -> None:
         """Take word that the node began to answer: its prefill is done, the conversation pinned."""
         self._open_routes.begin(route)
+        if route.decision.is_hashable and _lives_on(route):
+            route.node.claims.accepted(route.turn.prompt)
         conversation = route.turn.conversation
         if conversation is not None:
-            pin = self.conversations.pin(
-                conversation, route.home, committed_tokens or route.turn.prompt.num_tokens
-            )
-            self.on_pin(conversation, pin)
+            self.pin(conversation, route, committed_tokens)
+
+    def pin(
+        self, conversation: ConversationKey, route: OpenRoute, committed_tokens: int = 0
+    ) -> None:
+        """Make the node of a route the home of a conversation, which may go by several names."""
+        prompt = route.turn.prompt
+        pin = self.conversations.pin(
+            conversation,
+            route.home,
+            committed_tokens or prompt.num_tokens,
+            written_at=self._wall_clock(),
+            text_bytes=0 if committed_tokens else len(prompt.text),
+        )
+        self.on_pin(conversation, pin)
 
     def served(
         self, route: OpenRoute, *, cached_tokens: int | None, prompt_tokens: int | None = None
@@ -133,9 +154,10 @@ class Dispatcher:
             cached_tokens = min(cached_tokens, prompt_tokens)
             node.told_tokens += prompt_tokens
             node.cached_tokens += cached_tokens
-        lives_on = node.incarnation == route.home.incarnation and node.state is not NodeState.GONE
-        if lives_on and decision.is_hashable:
-            node.claims.served(turn.prompt, promised, cached_tokens)
+        if decision.is_hashable and _lives_on(route):
+            is_claimed = route.losses == node.losses and not decision.rests_on_pin
+            if node.claims.served(turn.prompt, promised if is_claimed else 0, cached_tokens):
+                self._lost(node)
         self.ledger.enter(
             turn.conversation,
             LedgerTurn(
@@ -159,15 +181,23 @@ class Dispatcher:
         # Otherwise this is about a failure known already, maybe mended since.
         if was_open and route.node.failures == route.failures:
             self.node_failed(route.node, why)
+            self.on_failure(route.node)
 
     def learn_pin(self, conversation: ConversationKey, pin: Pin) -> None:
-        """Take over the pin that routers share, which may be one that was written here."""
+        """Take over the pin that routers share, which may be one that was written here.
+
+        One that is older than the one known changes nothing.
+        """
         known = self.conversations.get(conversation)
+        if known is not None and pin.written_at < known.written_at:
+            return
         is_news = known is None or known[:2] != pin[:2]
         self.conversations.pin(
             conversation,
             pin.home,
             pin.committed_tokens,
+            written_at=pin.written_at,
+            text_bytes=pin.text_bytes,
             is_learned=is_news or (known is not None and known.is_learned),
         )
 
@@ -182,7 +212,7 @@ class Dispatcher:
         if route is not None and self._can_take(turn, route.home):
             # Of turns that come together without a home the others follow the first, and none
             # waits for it.
-            return Pin(route.home, 0, self._clock())
+            return Pin(route.home, 0, self._clock(), self._wall_clock())
         return pin
 
     def _can_take(self, turn: Turn, home: Home) -> bool:
@@ -190,7 +220,7 @@ class Dispatcher:
         return (
             node is not None
             and node.state is NodeState.READY
-            and node.incarnation == home.incarnation
+            and node.lives(home.incarnation)
             and home.node not in turn.exclude
         )
 
@@ -231,6 +261,7 @@ class Dispatcher:
         if any(node.name == spec.name for node in self.nodes()):
             raise InvalidArgument(f"two nodes are named {spec.name!r}", name=spec.name)
         node = Node(spec.name, spec.address, spec.url, pool)
+        node.told_to_drain = node.name in self.drains
         self.pool(pool).nodes[spec.name] = node
         return node
 
@@ -241,24 +272,42 @@ class Dispatcher:
         node.state = NodeState.GONE
         node.claims.clear()
 
-    def drain(self, node: Node, *, drain: bool = True) -> None:
-        """Make a node's conversations move away at their next turn, or let it take turns again."""
-        node.told_to_drain = drain
-        if drain and node.state is NodeState.READY:
-            self.node_draining(node)
-        elif not drain and node.state is NodeState.DRAINING:
-            node.state = NodeState.JOINING  # until its next probe
+    def drain(self, name: str, *, drain: bool = True) -> None:
+        """Make a node's conversations move away at their next turn, or let it take turns again.
+
+        It holds for whatever node has the name, until it is taken back.  Raises InvalidArgument
+        for a name that no node has, unless one that is gone was told to drain.
+        """
+        if name not in self.drains:
+            self.node(name)
+        self.drains.say(name, drains=drain, now=self._wall_clock())
+        self._follow_drains()
+        self.on_drain()
+
+    def learn_drains(self, words: Mapping[str, Word]) -> None:
+        """Take over what other routers were told, where it was said later."""
+        self.drains.learn(words)
+        self._follow_drains()
+
+    def _follow_drains(self) -> None:
+        for node in self.nodes():
+            was_told, node.told_to_drain = node.told_to_drain, node.name in self.drains
+            if node.told_to_drain and node.state is NodeState.READY:
+                self.node_draining(node)
+            elif was_told and not node.told_to_drain and node.state is NodeState.DRAINING:
+                node.state = NodeState.JOINING  # until its next probe
 
     def node_answered(self, node: Node, incarnation: int) -> None:
         """Take a good probe: the node can be chosen, and lives its life ``incarnation``."""
         if node.state is NodeState.GONE:
             return
-        restarted = incarnation != node.incarnation
+        restarted = node.incarnation not in (0, incarnation)
         if restarted and node.state in (NodeState.READY, NodeState.DRAINING):
             self.node_failed(node, "it restarted")
         if node.state is NodeState.FAILED:
-            log.info("node %s is back, %s its cache", node.name, "without" if restarted else "with")
+            log.info("node %s is back%s", node.name, ", restarted" if restarted else "")
         node.incarnation = incarnation
+        node.first_incarnation = node.first_incarnation or incarnation
         if node.told_to_drain:
             self.node_draining(node)
         else:
@@ -279,11 +328,35 @@ class Dispatcher:
         log.warning("node %s failed (%s): %s", node.name, why, self._holdings_in_words(node))
         node.state = NodeState.FAILED
         node.failures += 1
-        node.lost_tokens += self.conversations.holdings(node.home).committed_tokens
+        node.lost_tokens += self.holdings(node).committed_tokens
+
+    def node_lost_its_cache(self, node: Node) -> None:
+        """Take word that the node's engine has ended: what is believed of its cache is void."""
+        node.claims.clear()
+        self._lost(node)
+
+    def holdings(self, node: Node) -> Holdings:
+        """Return what is pinned to the node's present life."""
+        held = self.conversations.holdings(node.home)
+        if node.incarnation and node.lives(0):
+            before = self.conversations.holdings(Home(node.name, 0))
+            held.conversations += before.conversations
+            held.committed_tokens += before.committed_tokens
+        return held
+
+    def _lost(self, node: Node) -> None:
+        node.losses += 1
+        node.lost_at = self._wall_clock()
 
     def _holdings_in_words(self, node: Node) -> str:
-        held = self.conversations.holdings(node.home)
+        held = self.holdings(node)
         return (
             f"{held.conversations} conversations with {held.committed_tokens} committed tokens "
             f"are pinned there, {node.in_flight} turns are in flight"
         )
+
+
+def _lives_on(route: OpenRoute) -> bool:
+    """Whether the life of the node that took the turn goes on."""
+    node = route.node
+    return node.state is not NodeState.GONE and node.lives(route.home.incarnation)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import aiohttp
 import msgspec
 
-from prefix_cache.errors import Unavailable
+from prefix_cache.errors import EngineEnded, Unavailable
 
 
 class _Model(msgspec.Struct):
@@ -26,7 +28,8 @@ class EngineProbe:
     async def models(self) -> frozenset[str]:
         """Return the models it says it serves; empty where it says none.
 
-        Raises Unavailable for an engine that does not answer in time or says that it is not well.
+        Raises EngineEnded where its port is closed, and Unavailable for an engine that does not
+        answer in time or says that it is not well.
         One that knows no ``/health`` is well when it answers.
         """
         status, _ = await self._get("/health")
@@ -45,6 +48,7 @@ class EngineProbe:
             async with self._session.get(self._url + path) as response:
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(
+            is_closed = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
+            raise (EngineEnded if is_closed else Unavailable)(
                 f"{self._url}{path}: {error or type(error).__name__}", url=self._url
             ) from error

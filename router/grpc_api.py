@@ -7,7 +7,7 @@ from prefix_cache.errors import InvalidArgument
 from prefix_cache.v1 import router_pb2, router_pb2_grpc
 from prefix_cache.wire import unary, unary_async
 from router.decisions import Decisions
-from router.directory import Directory
+from router.directory import Directory, follow_pin
 from router.dispatcher import Dispatcher
 from router.nodes import Node
 from router.picker import Decision
@@ -31,14 +31,13 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
     ) -> router_pb2.RouteResponse:
         """Choose a node for one turn."""
         turn = self._turn(request)
-        if self._directory is not None and turn.conversation is not None:
-            pin = await self._directory.find_pin(turn.conversation)
-            if pin is not None:
-                self._dispatcher.learn_pin(turn.conversation, pin)
+        await follow_pin(self._dispatcher, self._directory, turn.conversation)
         route = self._dispatcher.route(turn)
         decision = route.decision
+        route_id = self._dispatcher.number(route)
+        self._decisions.keep(str(route_id), decision)
         return router_pb2.RouteResponse(
-            route_id=self._dispatcher.number(route),
+            route_id=route_id,
             node=decision.node.name,
             address=decision.node.address,
             reason=router_pb2.RouteReason.ValueType(decision.reason),
@@ -52,16 +51,18 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
         outcome = _outcome(request)
         route = self._dispatcher.find_route(request.route_id)
         prompt_tokens = route.turn.prompt.num_tokens
-        if request.cached_tokens > prompt_tokens:
+        cached_tokens = request.cached_tokens if request.HasField("cached_tokens") else None
+        if not prompt_tokens:
+            cached_tokens = None  # of a prompt whose length nobody said they say nothing
+        elif cached_tokens is not None and cached_tokens > prompt_tokens:
             raise InvalidArgument(
-                f"{request.cached_tokens} cached tokens were reported of a prompt of "
-                f"{prompt_tokens}",
-                cached_tokens=request.cached_tokens,
+                f"{cached_tokens} cached tokens were reported of a prompt of {prompt_tokens}",
+                cached_tokens=cached_tokens,
                 prompt_tokens=prompt_tokens,
             )
         if outcome is Outcome.OK:
             self._dispatcher.accepted(route, request.committed_tokens)
-            self._dispatcher.served(route, cached_tokens=request.cached_tokens)
+            self._dispatcher.served(route, cached_tokens=cached_tokens)
         elif outcome is Outcome.NODE_FAILED:
             self._dispatcher.failed(route, "a turn failed there")
         else:
@@ -81,18 +82,21 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
     @unary
     def Drain(self, request: router_pb2.DrainRequest) -> router_pb2.DrainResponse:  # noqa: N802
         """Make the conversations of a node move away, or let it take turns again."""
-        node = self._dispatcher.node(request.node)
-        self._dispatcher.drain(node, drain=not request.undo)
-        held = self._dispatcher.conversations.holdings(node.home)
-        return router_pb2.DrainResponse(conversations=held.conversations)
+        dispatcher = self._dispatcher
+        dispatcher.drain(request.node, drain=not request.undo)
+        nodes = (node for node in dispatcher.nodes() if node.name == request.node)
+        held = sum(dispatcher.holdings(node).conversations for node in nodes)
+        return router_pb2.DrainResponse(conversations=held)
 
-    @unary
-    def ExplainRoute(  # noqa: N802
+    @unary_async
+    async def ExplainRoute(  # noqa: N802
         self, request: router_pb2.ExplainRouteRequest
     ) -> router_pb2.ExplainRouteResponse:
         """Tell how a turn was or would be decided."""
         if request.WhichOneof("what") == "turn":
-            return _decision_to_wire(self._dispatcher.decide(self._turn(request.turn)))
+            turn = self._turn(request.turn)
+            await follow_pin(self._dispatcher, self._directory, turn.conversation)
+            return _decision_to_wire(self._dispatcher.decide(turn))
         return _decision_to_wire(self._decisions.find(request.request_id))
 
     def _turn(self, request: router_pb2.RouteRequest) -> Turn:
@@ -110,7 +114,7 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
             state=router_pb2.NodeState.ValueType(node.state),
             in_flight=node.in_flight,
             in_flight_tokens=node.in_flight_tokens,
-            conversations=self._dispatcher.conversations.holdings(node.home).conversations,
+            conversations=self._dispatcher.holdings(node).conversations,
             turns=node.turns,
             prompt_tokens=node.prompt_tokens,
             cached_tokens=node.cached_tokens,

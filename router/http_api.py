@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from prefix_cache.client import NodeState
-from prefix_cache.errors import InvalidRequest, NoNodeAvailable, UnknownModel, UnknownRoute
+from prefix_cache.errors import InvalidRequest, UnknownModel, UnknownRoute
 from prefix_cache.listening import cannot_listen, host_and_port
 from router.config import RouterConfig
 from router.decisions import Decisions
@@ -20,7 +20,9 @@ from router.dispatcher import Dispatcher
 from router.http.answers import Answer, error_answer, json_answer
 from router.http.client_connection import ClientConnection, Handler
 from router.http.engine_pool import EnginePool
-from router.http.exchange import Exchange, Forwarding, no_node_answer
+from router.http.exchange import Exchange
+from router.http.explaining import Explaining
+from router.http.forwarding import Forwarding
 from router.http.measurements import Measurements
 from router.http.request_parser import Refused, Request
 from router.prompts import BodyReader
@@ -30,7 +32,7 @@ from router.status import conversations_document, explanation_document, nodes_do
 _BACKLOG = 4096
 _MODEL = b"/v1/models/"  # with its name behind it
 _CONVERSATIONS_SHOWN = 100
-# For the loop to take note of connections that were aborted.
+# For clients to read that their answers break off, and for the loop to take note.
 _CUT_OFF_S = 1.0
 
 
@@ -109,7 +111,7 @@ class HttpApi:
             "/conversations": self._conversations,
             "/explain": self._explain_past,
         }
-        post = {"/explain": _answering(self._explain_body)}
+        post: dict[str, Handler] = {"/explain": self._explain_body}
         post |= {path: self._forwarder(path) for path in PATHS}
         self._handlers: dict[bytes, dict[bytes, Handler]] = {}
         for path, answer in get.items():
@@ -145,7 +147,8 @@ class HttpApi:
         await self._end_all(ClientConnection.drain, grace_s)
 
     async def cut_off(self) -> None:
-        """End every connection."""
+        """End every connection; who does not read how its answer ends has a moment only."""
+        await self._end_all(ClientConnection.cut_off, _CUT_OFF_S)
         await self._end_all(ClientConnection.abort, _CUT_OFF_S)
 
     async def _end_all(self, end: Callable[[ClientConnection], None], grace_s: float) -> None:
@@ -223,21 +226,19 @@ class HttpApi:
             return error_answer(404, str(error), param="id", code="unknown_request")
         return json_answer(explanation_document(decision))
 
-    def _explain_body(self, request: Request) -> Answer:
+    def _explain_body(self, client: ClientConnection, request: Request) -> None:
         forwarding = self._forwarding
         path = _query(request).get("path", PATHS[0])
         if path not in PATHS:
-            return error_answer(
-                400, f"path is {path[:256]!r}, expected one of {', '.join(PATHS)}", param="path"
-            )
+            expected = f"path is {path[:256]!r}, expected one of {', '.join(PATHS)}"
+            client.answer(error_answer(400, expected, param="path"))
+            return
         try:
             turn = forwarding.body_reader.read(path, request.headers, request.body)
-            decision = forwarding.dispatcher.decide(turn)
         except (InvalidRequest, UnknownModel) as error:
-            return _bad_body(error)
-        except NoNodeAvailable as error:
-            return no_node_answer(error)
-        return json_answer(explanation_document(decision))
+            client.answer(_bad_body(error))
+        else:
+            client.under_way = Explaining(forwarding, client, turn)
 
 
 def _answering(answer: Callable[[Request], Answer]) -> Handler:

@@ -28,17 +28,22 @@ class LedgerTurn(NamedTuple):
     is_hashable: bool
 
     @property
+    def cached(self) -> int:
+        """Tokens that were cached; as promised, where the engine gave no word."""
+        return self.promised if self.delivered is None else self.delivered
+
+    @property
     def prefilled(self) -> int:
-        """Tokens that had to be computed; as promised, where the engine gave no word."""
-        cached = self.promised if self.delivered is None else self.delivered
-        return self.prompt_tokens - cached
+        """Tokens that had to be computed."""
+        return self.prompt_tokens - self.cached
 
 
 @dataclass(slots=True)
 class Sums:
     """Sums over served turns, in tokens where nothing else is said.
 
-    The last four are losses: tokens that no cache served, and nobody said a word.
+    The last four are losses: tokens that no cache served, and nobody said a word.  Each has one
+    reason: they add up to what was prefilled.
     """
 
     turns: int = 0
@@ -56,7 +61,7 @@ class Sums:
     held_by_nobody: int = 0
     """Claimed by no node that could have taken the turn: new text, mostly."""
     routed_elsewhere: int = 0
-    """Claimed by a node that the turn did not go to."""
+    """Claimed by a node that the turn did not go to, and by none that it went to."""
     not_delivered: int = 0
     """Promised by the chosen node's claims, and not cached there."""
 
@@ -72,12 +77,14 @@ class Sums:
         else:
             self.told_tokens += turn.prompt_tokens
             self.delivered += turn.delivered
-            self.not_delivered += max(0, turn.promised - turn.delivered)
-        if turn.is_hashable:
-            self.held_by_nobody += turn.prompt_tokens - turn.available
-            self.routed_elsewhere += turn.available - turn.promised
-        else:
-            self.unhashable += turn.prompt_tokens
+        if not turn.is_hashable:
+            self.unhashable += turn.prefilled
+            return
+        # An engine may have cached more than was claimed; that was nowhere else and is no loss.
+        cached = turn.cached
+        self.not_delivered += max(0, turn.promised - cached)
+        self.routed_elsewhere += max(0, turn.available - max(turn.promised, cached))
+        self.held_by_nobody += turn.prompt_tokens - max(turn.available, cached)
 
 
 @dataclass(slots=True)

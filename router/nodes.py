@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,7 +38,13 @@ class Node:
     told_to_drain: bool = False
     """An operator wants it empty: it stays draining whatever its probes say."""
     incarnation: int = 0
-    """Which life of the node's claims, from its last good probe; 0: none yet."""
+    """Which life of the node's claims, from its last good probe; 0: unknown yet."""
+    first_incarnation: int = 0
+    """The first life that was known: what was written down as life 0 before is of it."""
+    losses: int = 0
+    """Times all that was believed of its cache turned out to be void."""
+    lost_at: float = -math.inf
+    """When that was last, in seconds since the epoch."""
     in_flight: int = 0
     """Turns routed there and not reported yet."""
     in_flight_tokens: int = 0
@@ -73,6 +80,13 @@ class Node:
             self._home = Home(self.name, self.incarnation)
         return self._home
 
+    def lives(self, incarnation: int) -> bool:
+        """Whether a home of this ``incarnation``, on a node of this name, is its present life."""
+        return incarnation == self.incarnation or (
+            not incarnation and self.incarnation == self.first_incarnation
+        )
+
     def prefill_left(self, now: float) -> float:
         """Tokens to prefill there before a turn that comes now: those queued, less progress."""
-        return self.queued_prefill - self.prefill_progress.done(now)
+        queued = self.queued_prefill
+        return queued - self.prefill_progress.done(now) if queued else 0.0

@@ -22,7 +22,8 @@ class OpenRoute:
     node: Node
     home: Home
     failures: int
-    """Those of the node when it was chosen."""
+    losses: int
+    """These two are those of the node when it was chosen."""
     uncached_tokens: int
     """Of the prompt, those that the node is not claimed to hold."""
     has_begun: bool = False
@@ -52,7 +53,7 @@ class OpenRoutes:
         """Count a decided turn at its node."""
         node, prompt_tokens = decision.node, decision.prompt_tokens
         uncached = prompt_tokens - decision.promised_tokens
-        route = OpenRoute(turn, decision, node, node.home, node.failures, uncached)
+        route = OpenRoute(turn, decision, node, node.home, node.failures, node.losses, uncached)
         if turn.conversation is not None:
             self._by_conversation.setdefault(turn.conversation, {})[route] = None
         node.in_flight += 1

@@ -10,7 +10,7 @@ from prefix_cache.errors import NoNodeAvailable
 from router.conversations import Pin
 from router.nodes import Node
 from router.policies import Candidate, Cost, Policy, rendezvous_score
-from router.turn import Turn
+from router.turn import Prompt, Turn
 
 # A member of an enum is looked up slowly, and this is asked of every node for every turn.
 _READY = NodeState.READY
@@ -54,6 +54,11 @@ class Decision:
         return self.candidates[self.index].cached_tokens
 
     @property
+    def rests_on_pin(self) -> bool:
+        """Whether that is so by another router's word only."""
+        return self.candidates[self.index].rests_on_pin
+
+    @property
     def available_tokens(self) -> int:
         """The most that any candidate is claimed to hold."""
         return max(candidate.cached_tokens for candidate in self.candidates)
@@ -77,7 +82,7 @@ def pick(
     prompt_tokens, is_hashable = prompt.num_tokens, prompt.is_hashable
     exclude, model, needs_url = turn.exclude, turn.model, turn.needs_url
     home_name, home_incarnation = ("", 0) if pin is None else pin.home
-    learned_tokens = pin.committed_tokens if pin is not None and pin.is_learned else 0
+    learned_tokens = _learned_tokens(pin, prompt)
     for node in nodes:
         serves = not (model and node.models) or model in node.models
         if (
@@ -89,10 +94,19 @@ def pick(
             left_out.append((node, _why_not(node, turn)))
             continue
         held = node.claims.held_tokens(prompt) if is_hashable else 0
-        is_home = node.name == home_name and node.incarnation == home_incarnation
-        if is_home and learned_tokens > held and not node.claims.is_told(prompt):
+        is_home = node.name == home_name and node.lives(home_incarnation)
+        rests_on_pin = (
+            is_home
+            and pin is not None
+            and learned_tokens > held
+            and pin.written_at > node.lost_at
+            and not node.claims.is_told(prompt)
+        )
+        if rests_on_pin:
             held = learned_tokens
-        candidates.append(Candidate(node, held if held < prompt_tokens else prompt_tokens, is_home))
+        candidates.append(
+            Candidate(node, held if held < prompt_tokens else prompt_tokens, is_home, rests_on_pin)
+        )
     if not candidates:
         raise _no_node_available(left_out)
     costs = policy.costs(turn, candidates, now)
@@ -117,6 +131,18 @@ def pick(
         moved_from,
         lost_tokens,
     )
+
+
+def _learned_tokens(pin: Pin | None, prompt: Prompt) -> int:
+    """Tokens that another router sent home; none for a prompt that cannot go on from them."""
+    if pin is None or not pin.is_learned:
+        return 0
+    if pin.text_bytes:  # of how many tokens these are, its estimate may be another
+        text_bytes = len(prompt.text)
+        if text_bytes < pin.text_bytes:
+            return 0
+        return prompt.num_tokens * pin.text_bytes // text_bytes
+    return pin.committed_tokens if pin.committed_tokens <= prompt.num_tokens else 0
 
 
 def _why_not(node: Node, turn: Turn) -> str:

@@ -46,6 +46,8 @@ class Candidate:
     """Tokens of the prompt claimed to be cached there."""
     is_home: bool
     """Whether the turn's conversation is pinned to this life of the node."""
+    rests_on_pin: bool = False
+    """Whether that is claimed of the tokens because another router wrote a pin."""
 
 
 class Policy(Protocol):

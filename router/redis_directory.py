@@ -34,6 +34,16 @@ _LAST_BACKOFF_S = 2.0
 _MAX_PUTS = 65_536
 _BATCH = 512
 
+# Writes a pin where there is none, or one that was written before it, in one step.
+_RESTORE = """
+local found = redis.call('GET', KEYS[1])
+local is_pin, pin = pcall(cmsgpack.unpack, found)
+if is_pin and type(pin) == 'table' and type(pin[4]) == 'number' then
+  if pin[4] >= cmsgpack.unpack(ARGV[1])[4] then return end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+"""
+
 _log = logging.getLogger(__name__)
 
 
@@ -43,8 +53,9 @@ async def redis_directory(
 ) -> AsyncIterator[RedisDirectory]:
     """Use the Redis of ``config`` while the context is open; pins put before are written out.
 
-    ``known_pins`` returns the pins in this router's memory.  When Redis was away they are written
-    again unless it has others: it may have come back empty.  On entry it was asked once.
+    ``known_pins`` returns the pins in this router's memory, the one used last at the end, with
+    those among them that are put.  When Redis was away they are written where it has none or older
+    ones: it may have come back empty.  On entry it was asked once.
     """
     directory = RedisDirectory(config, known_pins)
     task = asyncio.create_task(directory.run())
@@ -60,7 +71,7 @@ class RedisDirectory:
     """A `Directory` of ``config.redis``; ``run`` does its work.
 
     A turn waits ``config.redis_wait_s`` at most, and not at all while Redis is known to be away
-    or late.  What is put meanwhile is kept, up to a bound, and written once it is back.
+    or late.  What is put faster than Redis takes it is kept, up to a bound.
     """
 
     def __init__(self, config: RouterConfig, known_pins: KnownPins) -> None:
@@ -104,6 +115,8 @@ class RedisDirectory:
 
     def put_pin(self, key: ConversationKey, pin: Pin) -> None:
         """Write a pin, soon; returns at once."""
+        if not self._is_available:
+            return  # it is written with all that is known, once Redis is back
         self._puts.pop(key, None)
         if len(self._puts) >= _MAX_PUTS:
             del self._puts[next(iter(self._puts))]
@@ -112,7 +125,7 @@ class RedisDirectory:
         self._work.set()
 
     def end(self) -> None:
-        """Make ``run`` return once what was put is written, unless Redis is away."""
+        """Make ``run`` return once all there is to write is written, unless Redis is away."""
         self._ending.set()
         self._work.set()
 
@@ -124,7 +137,7 @@ class RedisDirectory:
             failure = await self._round_trip()
             self._note(failure)
             self.asked.set()
-            if self._ending.is_set() and (failure or not self._puts):
+            if self._ending.is_set() and (failure or not self._work.is_set()):
                 break
             if failure:
                 await _wait(self._ending, backoff_s)
@@ -153,7 +166,7 @@ class RedisDirectory:
         for key, pin in puts.items():
             pipeline.set(_name(key), _value(pin), px=self._ttl_ms)
         for key, pin in restored:
-            pipeline.set(_name(key), _value(pin), px=self._ttl_ms, nx=True)
+            pipeline.eval(_RESTORE, 1, _name(key), _value(pin), str(self._ttl_ms))
         self._sent_at = asyncio.get_running_loop().time()
         try:
             answers = await pipeline.execute(raise_on_error=False)
@@ -164,19 +177,20 @@ class RedisDirectory:
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         self.counts.errors += len(errors)
         failure = next((error for error in errors if _says_away(error)), None)
-        if failure:
-            self._puts = puts | self._puts  # what is there already is later
         for found, answer in zip(finds.values(), answers[1:], strict=False):
             found.set_result(_pin(answer))
         return failure
 
     def _note(self, failure: Exception | None) -> None:
         was_available, self._is_available = self._is_available, failure is None
-        if failure and (was_available or not self.asked.is_set()):
-            _log.warning("Redis is away, turns are routed from memory: %s", failure)
-        elif not failure and not was_available:
+        if failure:
+            self._puts.clear()
+            self._restored = iter(())
+            if was_available or not self.asked.is_set():
+                _log.warning("Redis is away, turns are routed from memory: %s", failure)
+        elif not was_available:
             _log.info("Redis is there")
-            self._restored = iter(list(self._known_pins()))
+            self._restored = reversed(list(self._known_pins()))
             self._work.set()
 
 
@@ -193,17 +207,19 @@ def _name(key: ConversationKey) -> str:
 
 
 def _value(pin: Pin) -> bytes:
-    return msgspec.msgpack.encode((*pin.home, pin.committed_tokens))
+    return msgspec.msgpack.encode((*pin.home, pin.committed_tokens, pin.written_at, pin.text_bytes))
 
 
 def _pin(answer: object) -> Pin | None:
     if not isinstance(answer, bytes):
         return None
     try:
-        node, incarnation, tokens = msgspec.msgpack.decode(answer, type=tuple[str, int, int])
+        node, incarnation, tokens, written_at, text_bytes = msgspec.msgpack.decode(
+            answer, type=tuple[str, int, int, float, int]
+        )
     except msgspec.DecodeError:  # written by somebody else
         return None
-    return Pin(Home(node, incarnation), tokens, time.monotonic())
+    return Pin(Home(node, incarnation), tokens, time.monotonic(), written_at, text_bytes)
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

@@ -15,18 +15,26 @@ from router.turn import ConversationKey
 
 Document = dict[str, Any]
 
+MAX_CONVERSATIONS_SHOWN = 1_000
+"""More at once would hold up turns, and are more than anybody reads."""
+
 # Of a tenant or a conversation's id, so many characters are shown.
 _KEY_CHARACTERS = 256
 
 
 def conversations_document(dispatcher: Dispatcher, limit: int) -> Document:
-    """The ``limit`` conversations used last, latest first, each with its last turns."""
+    """The ``limit`` conversations used last, latest first, each with its last turns.
+
+    At most ``MAX_CONVERSATIONS_SHOWN``; the ``limit`` in the document is the one that held.
+    """
     accounts = dispatcher.ledger.accounts
+    limit = min(limit, MAX_CONVERSATIONS_SHOWN)
     return {
         "conversations": [
             _conversation(dispatcher, key, accounts[key])
             for key in islice(reversed(accounts), limit)
         ],
+        "limit": limit,
         "remembered": len(accounts),
         "pinned": len(dispatcher.conversations),
     }
@@ -118,7 +126,7 @@ def _sums(sums: Sums) -> Document:
 
 
 def _node(dispatcher: Dispatcher, node: Node) -> Document:
-    held = dispatcher.conversations.holdings(node.home)
+    held = dispatcher.holdings(node)
     return {
         "name": node.name,
         "pool": node.pool,

@@ -49,13 +49,14 @@ class RedisServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """The server keeps its connections and answers nothing."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        """The server keeps its connections and answers nothing, unless it is killed."""
+        process = self._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
 
     @contextmanager
     def client(self) -> Iterator[Redis]:

@@ -26,7 +26,9 @@ from prefix_cache.cli.serving import json_option
 def drain(node: str, address: str, undo: bool, as_json: bool) -> None:
     """Make the conversations of NODE move to others at their next turn, and send it no new ones.
 
-    Turns under way there go on.  It stays so whatever the node's health, until --undo.
+    Turns under way there go on.  It stays so whatever the node's health, also when it is gone and
+    another comes by its name, until --undo.  All workers of the router follow, and all routers that
+    share a Redis with it.
     """
     from prefix_cache.cli.printable import printable
     from prefix_cache.client import RouterClient

@@ -57,10 +57,13 @@ class RouterClient(Connection):
         route_id: int,
         outcome: Outcome,
         *,
-        cached_tokens: int = 0,
+        cached_tokens: int | None = None,
         committed_tokens: int = 0,
     ) -> None:
-        """Say how a routed turn went.  Raises ``UnknownRoute``."""
+        """Say how a routed turn went, and how much of its prompt was cached where that is known.
+
+        Raises ``UnknownRoute``.
+        """
         request = report_to_wire(route_id, outcome, cached_tokens, committed_tokens)
         self.call(self._stub.Report, request)
 
@@ -136,10 +139,13 @@ class AsyncRouterClient(AsyncConnection):
         route_id: int,
         outcome: Outcome,
         *,
-        cached_tokens: int = 0,
+        cached_tokens: int | None = None,
         committed_tokens: int = 0,
     ) -> None:
-        """Say how a routed turn went.  Raises ``UnknownRoute``."""
+        """Say how a routed turn went, and how much of its prompt was cached where that is known.
+
+        Raises ``UnknownRoute``.
+        """
         request = report_to_wire(route_id, outcome, cached_tokens, committed_tokens)
         await self.call(self._stub.Report, request)
 

@@ -153,13 +153,13 @@ def explain_to_wire(request_id: str) -> router_pb2.ExplainRouteRequest:
 
 
 def report_to_wire(
-    route_id: int, outcome: Outcome, cached_tokens: int, committed_tokens: int
+    route_id: int, outcome: Outcome, cached_tokens: int | None, committed_tokens: int
 ) -> router_pb2.ReportRequest:
     """Return the report on one turn."""
     return router_pb2.ReportRequest(
         route_id=uint64("route_id", route_id),
         outcome=router_pb2.Outcome.ValueType(outcome),
-        cached_tokens=uint32("cached_tokens", cached_tokens),
+        cached_tokens=None if cached_tokens is None else uint32("cached_tokens", cached_tokens),
         committed_tokens=uint32("committed_tokens", committed_tokens),
     )
 

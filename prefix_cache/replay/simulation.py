@@ -111,8 +111,12 @@ class _Claims:
     def held_tokens(self, prompt: Prompt) -> int:
         return BLOCK_TOKENS * self.cache.held_blocks(prompt.block_hashes)
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
+    def accepted(self, prompt: Prompt) -> None:
         """Events tell it all."""
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
+        """No loss: simulated nodes live on."""
+        return False
 
     def clear(self) -> None:
         """Never needed: simulated nodes live on."""

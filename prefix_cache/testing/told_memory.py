@@ -6,8 +6,8 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Self
 
 from prefix_cache.client import (
@@ -20,12 +20,15 @@ from prefix_cache.client import (
     Commit,
     Operation,
     Release,
+    Result,
 )
 from prefix_cache.errors import PrefixCacheError
 from prefix_cache.index import Identity
 from prefix_cache.testing.memory import OpenSequence, OwnMemory
 
 _TIMEOUT_S = 2.0
+_RETRY_INTERVAL_S = 1.0
+_ALONE = "the engine goes on alone, its cache node cannot be told anything"
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,8 @@ class ToldMemory:
     """The memory of an engine beside the cache node at ``address``; an async context manager.
 
     What is cached is what both know: an engine that lost its memory without a word finds less
-    than the node claims.  While the node is away, or has no room, the engine goes on alone.
+    than the node claims.  While the node is away, or has no room, the engine goes on alone; only
+    those who wait for the node's answer when it falls silent wait for a timeout.
     """
 
     def __init__(self, own: OwnMemory, address: str) -> None:
@@ -42,16 +46,18 @@ class ToldMemory:
         self._address = address
         self._worker_epoch = secrets.randbits(63) + 1
         self._numbers = itertools.count(1)
-        self._opening = asyncio.Lock()
         self._session: AsyncSession | None = None
-        self._open = AsyncExitStack()
+        self._was_tried, self._is_lost = asyncio.Event(), asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        await self._connected()  # the node drops what an engine before this one held
+        self._telling = asyncio.create_task(self._keep_session())
+        await self._was_tried.wait()  # the node drops what an engine before this one held
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._open.aclose()
+        self._telling.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._telling
 
     @asynccontextmanager
     async def sequence(
@@ -61,59 +67,59 @@ class ToldMemory:
         number = next(self._numbers)
         async with self._own.sequence(identity, prompt, answer) as own:
             try:
-                yield await self._tell(number, own, identity, prompt, answer) or own
+                acquired = await self._tell(
+                    Acquire(number, identity, prompt), Append(number, answer)
+                )
+                match acquired:
+                    case [AcquiredSequence() as there, Appended()]:
+                        yield _ToldSequence(own, self._tell, there)
+                    case _:  # it is away or has no room
+                        yield own
             finally:
                 # Also of what the node was told and nobody waited to hear of.
-                await self._say(Release(number))
+                await self._tell(Release(number))
 
-    async def _tell(
-        self, number: int, own: OpenSequence, identity: Identity, prompt: bytes, answer: bytes
-    ) -> _ToldSequence | None:
-        """Open the sequence at the node; None if it is away or has no room."""
-        for _ in range(2):  # it may have begun another life since it was last told anything
-            session = await self._connected()
-            if session is None:
-                return None
-            try:
-                acquired, appended = await session.step(
-                    [Acquire(number, identity, prompt), Append(number, answer)]
-                )
-            except PrefixCacheError as error:
-                await self._disconnect(session, error)
-                continue
-            if isinstance(acquired, AcquiredSequence) and isinstance(appended, Appended):
-                return _ToldSequence(own, self._say, acquired)
-            return None
-        return None
-
-    async def _say(self, operation: Operation) -> None:
-        """Tell the node, if it is there, what it can do without."""
-        if self._session is not None:
-            with suppress(PrefixCacheError):
-                await self._session.step([operation])
-
-    async def _connected(self) -> AsyncSession | None:
-        async with self._opening:
-            if self._session is None:
-                try:
-                    async with AsyncExitStack() as stack:
-                        client = AsyncNodeClient(self._address, timeout_s=_TIMEOUT_S)
-                        await stack.enter_async_context(client)
-                        session = client.session(
-                            block_size=self._own.cache.block_size, worker_epoch=self._worker_epoch
-                        )
-                        self._session = await stack.enter_async_context(session)
-                        self._open = stack.pop_all()
-                except PrefixCacheError as error:
-                    _log.warning("the cache node cannot be told anything: %s", error)
-            return self._session
-
-    async def _disconnect(self, session: AsyncSession, error: PrefixCacheError) -> None:
-        async with self._opening:
+    async def _tell(self, *operations: Operation) -> Sequence[Result]:
+        """Tell the node; return what it says, nothing while it is away."""
+        session = self._session
+        if session is None:
+            return ()
+        try:
+            return await session.step(operations)
+        except PrefixCacheError as error:
             if self._session is session:
-                _log.warning("the cache node is told again: %s", error)
                 self._session = None
-                await self._open.aclose()
+                self._is_lost.set()
+                _log.warning("%s: %s", _ALONE, error)
+            return ()
+
+    async def _keep_session(self) -> None:
+        """Keep a session with the node; when it is lost or cannot be had, try every now and then.
+
+        Its next life knows nothing, and is told what comes from then on.
+        """
+        is_alone = False
+        while True:
+            self._is_lost.clear()
+            try:
+                async with (
+                    AsyncNodeClient(self._address, timeout_s=_TIMEOUT_S) as client,
+                    client.session(
+                        block_size=self._own.cache.block_size, worker_epoch=self._worker_epoch
+                    ) as self._session,
+                ):
+                    _log.info("the cache node is told what is cached")
+                    self._was_tried.set()
+                    await self._is_lost.wait()
+                    is_alone = True
+            except PrefixCacheError as error:
+                if not is_alone:
+                    _log.warning("%s: %s", _ALONE, error)
+                is_alone = True
+            finally:
+                self._session = None
+                self._was_tried.set()
+            await asyncio.sleep(_RETRY_INTERVAL_S)
 
 
 class _ToldSequence:
@@ -122,14 +128,14 @@ class _ToldSequence:
     def __init__(
         self,
         own: OpenSequence,
-        say: Callable[[Operation], Awaitable[None]],
+        tell: Callable[[Operation], Awaitable[object]],
         acquired: AcquiredSequence,
     ) -> None:
         self._own = own
-        self._say = say
+        self._tell = tell
         self._number = acquired.id
         self.num_cached_tokens = min(own.num_cached_tokens, acquired.num_cached_tokens)
 
     async def commit(self, num_tokens: int) -> None:
         await self._own.commit(num_tokens)
-        await self._say(Commit(self._number, num_tokens))
+        await self._tell(Commit(self._number, num_tokens))

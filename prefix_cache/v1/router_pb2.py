@@ -25,45 +25,45 @@ _sym_db = _symbol_database.Default()
 from prefix_cache.v1 import node_pb2 as prefix__cache_dot_v1_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprefix_cache/v1/router.proto\x12\x0fprefix_cache.v1\x1a\x1aprefix_cache/v1/node.proto\"\xa2\x01\n\x0cRouteRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x14\n\x0c\x63onversation\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\t\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\x12\'\n\x06prompt\x18\x07 \x01(\x0b\x32\x17.prefix_cache.v1.Prompt\"\x97\x01\n\rRouteResponse\x12\x10\n\x08route_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12,\n\x06reason\x18\x04 \x01(\x0e\x32\x1c.prefix_cache.v1.RouteReason\x12\x12\n\nmoved_from\x18\x05 \x01(\t\x12\x13\n\x0blost_tokens\x18\x06 \x01(\r\"}\n\rReportRequest\x12\x10\n\x08route_id\x18\x01 \x01(\x04\x12)\n\x07outcome\x18\x02 \x01(\x0e\x32\x18.prefix_cache.v1.Outcome\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x18\n\x10\x63ommitted_tokens\x18\x04 \x01(\r\"\x10\n\x0eReportResponse\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.prefix_cache.v1.Node\x12\x0e\n\x06policy\x18\x02 \x01(\t\"\xbb\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.prefix_cache.v1.NodeState\x12\x11\n\tin_flight\x18\x04 \x01(\r\x12\x18\n\x10in_flight_tokens\x18\x05 \x01(\x04\x12\x15\n\rconversations\x18\x06 \x01(\r\x12\r\n\x05turns\x18\x07 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x08 \x01(\x04\x12\x15\n\rcached_tokens\x18\t \x01(\x04\x12\x10\n\x08\x66\x61ilures\x18\n \x01(\x04\x12\x13\n\x0blost_tokens\x18\x0b \x01(\x04\x12\x0b\n\x03url\x18\x0c \x01(\t\x12\x0c\n\x04pool\x18\r \x01(\t\x12\x16\n\x0equeued_prefill\x18\x0e \x01(\x04\x12\x0e\n\x06models\x18\x0f \x03(\t\"*\n\x0c\x44rainRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"&\n\rDrainResponse\x12\x15\n\rconversations\x18\x01 \x01(\r\"b\n\x13\x45xplainRouteRequest\x12\x14\n\nrequest_id\x18\x01 \x01(\tH\x00\x12-\n\x04turn\x18\x02 \x01(\x0b\x32\x1d.prefix_cache.v1.RouteRequestH\x00\x42\x06\n\x04what\"\x84\x02\n\x14\x45xplainRouteResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12,\n\x06reason\x18\x02 \x01(\x0e\x32\x1c.prefix_cache.v1.RouteReason\x12\x11\n\trunner_up\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\r\n\x05terms\x18\x05 \x03(\t\x12\x33\n\ncandidates\x18\x06 \x03(\x0b\x32\x1f.prefix_cache.v1.RouteCandidate\x12.\n\x08left_out\x18\x07 \x03(\x0b\x32\x1c.prefix_cache.v1.LeftOutNode\x12\x12\n\nmoved_from\x18\x08 \x01(\t\"T\n\x0eRouteCandidate\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x0f\n\x07is_home\x18\x03 \x01(\x08\x12\x0c\n\x04\x63ost\x18\x04 \x03(\x01\"(\n\x0bLeftOutNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t*r\n\x0bRouteReason\x12\x1c\n\x18ROUTE_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13ROUTE_REASON_PINNED\x10\x01\x12\x14\n\x10ROUTE_REASON_NEW\x10\x02\x12\x16\n\x12ROUTE_REASON_MOVED\x10\x03*c\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0e\n\nOUTCOME_OK\x10\x01\x12\x17\n\x13OUTCOME_NODE_FAILED\x10\x02\x12\x16\n\x12OUTCOME_NOT_SERVED\x10\x03*\x9a\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12NODE_STATE_JOINING\x10\x01\x12\x14\n\x10NODE_STATE_READY\x10\x02\x12\x15\n\x11NODE_STATE_FAILED\x10\x03\x12\x17\n\x13NODE_STATE_DRAINING\x10\x04\x12\x13\n\x0fNODE_STATE_GONE\x10\x05\x32\x9b\x03\n\rRouterService\x12\x46\n\x05Route\x12\x1d.prefix_cache.v1.RouteRequest\x1a\x1e.prefix_cache.v1.RouteResponse\x12I\n\x06Report\x12\x1e.prefix_cache.v1.ReportRequest\x1a\x1f.prefix_cache.v1.ReportResponse\x12R\n\tListNodes\x12!.prefix_cache.v1.ListNodesRequest\x1a\".prefix_cache.v1.ListNodesResponse\x12\x46\n\x05\x44rain\x12\x1d.prefix_cache.v1.DrainRequest\x1a\x1e.prefix_cache.v1.DrainResponse\x12[\n\x0c\x45xplainRoute\x12$.prefix_cache.v1.ExplainRouteRequest\x1a%.prefix_cache.v1.ExplainRouteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprefix_cache/v1/router.proto\x12\x0fprefix_cache.v1\x1a\x1aprefix_cache/v1/node.proto\"\xa2\x01\n\x0cRouteRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x14\n\x0c\x63onversation\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\t\x12\x0c\n\x04pool\x18\x05 \x01(\t\x12\r\n\x05model\x18\x06 \x01(\t\x12\'\n\x06prompt\x18\x07 \x01(\x0b\x32\x17.prefix_cache.v1.Prompt\"\x97\x01\n\rRouteResponse\x12\x10\n\x08route_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12,\n\x06reason\x18\x04 \x01(\x0e\x32\x1c.prefix_cache.v1.RouteReason\x12\x12\n\nmoved_from\x18\x05 \x01(\t\x12\x13\n\x0blost_tokens\x18\x06 \x01(\r\"\x94\x01\n\rReportRequest\x12\x10\n\x08route_id\x18\x01 \x01(\x04\x12)\n\x07outcome\x18\x02 \x01(\x0e\x32\x18.prefix_cache.v1.Outcome\x12\x1a\n\rcached_tokens\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x18\n\x10\x63ommitted_tokens\x18\x04 \x01(\rB\x10\n\x0e_cached_tokens\"\x10\n\x0eReportResponse\"\x12\n\x10ListNodesRequest\"I\n\x11ListNodesResponse\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.prefix_cache.v1.Node\x12\x0e\n\x06policy\x18\x02 \x01(\t\"\xbb\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12)\n\x05state\x18\x03 \x01(\x0e\x32\x1a.prefix_cache.v1.NodeState\x12\x11\n\tin_flight\x18\x04 \x01(\r\x12\x18\n\x10in_flight_tokens\x18\x05 \x01(\x04\x12\x15\n\rconversations\x18\x06 \x01(\r\x12\r\n\x05turns\x18\x07 \x01(\x04\x12\x15\n\rprompt_tokens\x18\x08 \x01(\x04\x12\x15\n\rcached_tokens\x18\t \x01(\x04\x12\x10\n\x08\x66\x61ilures\x18\n \x01(\x04\x12\x13\n\x0blost_tokens\x18\x0b \x01(\x04\x12\x0b\n\x03url\x18\x0c \x01(\t\x12\x0c\n\x04pool\x18\r \x01(\t\x12\x16\n\x0equeued_prefill\x18\x0e \x01(\x04\x12\x0e\n\x06models\x18\x0f \x03(\t\"*\n\x0c\x44rainRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04undo\x18\x02 \x01(\x08\"&\n\rDrainResponse\x12\x15\n\rconversations\x18\x01 \x01(\r\"b\n\x13\x45xplainRouteRequest\x12\x14\n\nrequest_id\x18\x01 \x01(\tH\x00\x12-\n\x04turn\x18\x02 \x01(\x0b\x32\x1d.prefix_cache.v1.RouteRequestH\x00\x42\x06\n\x04what\"\x84\x02\n\x14\x45xplainRouteResponse\x12\x0c\n\x04node\x18\x01 \x01(\t\x12,\n\x06reason\x18\x02 \x01(\x0e\x32\x1c.prefix_cache.v1.RouteReason\x12\x11\n\trunner_up\x18\x03 \x01(\t\x12\x15\n\rprompt_tokens\x18\x04 \x01(\r\x12\r\n\x05terms\x18\x05 \x03(\t\x12\x33\n\ncandidates\x18\x06 \x03(\x0b\x32\x1f.prefix_cache.v1.RouteCandidate\x12.\n\x08left_out\x18\x07 \x03(\x0b\x32\x1c.prefix_cache.v1.LeftOutNode\x12\x12\n\nmoved_from\x18\x08 \x01(\t\"T\n\x0eRouteCandidate\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x0f\n\x07is_home\x18\x03 \x01(\x08\x12\x0c\n\x04\x63ost\x18\x04 \x03(\x01\"(\n\x0bLeftOutNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t*r\n\x0bRouteReason\x12\x1c\n\x18ROUTE_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13ROUTE_REASON_PINNED\x10\x01\x12\x14\n\x10ROUTE_REASON_NEW\x10\x02\x12\x16\n\x12ROUTE_REASON_MOVED\x10\x03*c\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x0e\n\nOUTCOME_OK\x10\x01\x12\x17\n\x13OUTCOME_NODE_FAILED\x10\x02\x12\x16\n\x12OUTCOME_NOT_SERVED\x10\x03*\x9a\x01\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12NODE_STATE_JOINING\x10\x01\x12\x14\n\x10NODE_STATE_READY\x10\x02\x12\x15\n\x11NODE_STATE_FAILED\x10\x03\x12\x17\n\x13NODE_STATE_DRAINING\x10\x04\x12\x13\n\x0fNODE_STATE_GONE\x10\x05\x32\x9b\x03\n\rRouterService\x12\x46\n\x05Route\x12\x1d.prefix_cache.v1.RouteRequest\x1a\x1e.prefix_cache.v1.RouteResponse\x12I\n\x06Report\x12\x1e.prefix_cache.v1.ReportRequest\x1a\x1f.prefix_cache.v1.ReportResponse\x12R\n\tListNodes\x12!.prefix_cache.v1.ListNodesRequest\x1a\".prefix_cache.v1.ListNodesResponse\x12\x46\n\x05\x44rain\x12\x1d.prefix_cache.v1.DrainRequest\x1a\x1e.prefix_cache.v1.DrainResponse\x12[\n\x0c\x45xplainRoute\x12$.prefix_cache.v1.ExplainRouteRequest\x1a%.prefix_cache.v1.ExplainRouteResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'prefix_cache.v1.router_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROUTEREASON']._serialized_start=1529
-  _globals['_ROUTEREASON']._serialized_end=1643
-  _globals['_OUTCOME']._serialized_start=1645
-  _globals['_OUTCOME']._serialized_end=1744
-  _globals['_NODESTATE']._serialized_start=1747
-  _globals['_NODESTATE']._serialized_end=1901
+  _globals['_ROUTEREASON']._serialized_start=1553
+  _globals['_ROUTEREASON']._serialized_end=1667
+  _globals['_OUTCOME']._serialized_start=1669
+  _globals['_OUTCOME']._serialized_end=1768
+  _globals['_NODESTATE']._serialized_start=1771
+  _globals['_NODESTATE']._serialized_end=1925
   _globals['_ROUTEREQUEST']._serialized_start=78
   _globals['_ROUTEREQUEST']._serialized_end=240
   _globals['_ROUTERESPONSE']._serialized_start=243
   _globals['_ROUTERESPONSE']._serialized_end=394
-  _globals['_REPORTREQUEST']._serialized_start=396
-  _globals['_REPORTREQUEST']._serialized_end=521
-  _globals['_REPORTRESPONSE']._serialized_start=523
-  _globals['_REPORTRESPONSE']._serialized_end=539
-  _globals['_LISTNODESREQUEST']._serialized_start=541
-  _globals['_LISTNODESREQUEST']._serialized_end=559
-  _globals['_LISTNODESRESPONSE']._serialized_start=561
-  _globals['_LISTNODESRESPONSE']._serialized_end=634
-  _globals['_NODE']._serialized_start=637
-  _globals['_NODE']._serialized_end=952
-  _globals['_DRAINREQUEST']._serialized_start=954
-  _globals['_DRAINREQUEST']._serialized_end=996
-  _globals['_DRAINRESPONSE']._serialized_start=998
-  _globals['_DRAINRESPONSE']._serialized_end=1036
-  _globals['_EXPLAINROUTEREQUEST']._serialized_start=1038
-  _globals['_EXPLAINROUTEREQUEST']._serialized_end=1136
-  _globals['_EXPLAINROUTERESPONSE']._serialized_start=1139
-  _globals['_EXPLAINROUTERESPONSE']._serialized_end=1399
-  _globals['_ROUTECANDIDATE']._serialized_start=1401
-  _globals['_ROUTECANDIDATE']._serialized_end=1485
-  _globals['_LEFTOUTNODE']._serialized_start=1487
-  _globals['_LEFTOUTNODE']._serialized_end=1527
-  _globals['_ROUTERSERVICE']._serialized_start=1904
-  _globals['_ROUTERSERVICE']._serialized_end=2315
+  _globals['_REPORTREQUEST']._serialized_start=397
+  _globals['_REPORTREQUEST']._serialized_end=545
+  _globals['_REPORTRESPONSE']._serialized_start=547
+  _globals['_REPORTRESPONSE']._serialized_end=563
+  _globals['_LISTNODESREQUEST']._serialized_start=565
+  _globals['_LISTNODESREQUEST']._serialized_end=583
+  _globals['_LISTNODESRESPONSE']._serialized_start=585
+  _globals['_LISTNODESRESPONSE']._serialized_end=658
+  _globals['_NODE']._serialized_start=661
+  _globals['_NODE']._serialized_end=976
+  _globals['_DRAINREQUEST']._serialized_start=978
+  _globals['_DRAINREQUEST']._serialized_end=1020
+  _globals['_DRAINRESPONSE']._serialized_start=1022
+  _globals['_DRAINRESPONSE']._serialized_end=1060
+  _globals['_EXPLAINROUTEREQUEST']._serialized_start=1062
+  _globals['_EXPLAINROUTEREQUEST']._serialized_end=1160
+  _globals['_EXPLAINROUTERESPONSE']._serialized_start=1163
+  _globals['_EXPLAINROUTERESPONSE']._serialized_end=1423
+  _globals['_ROUTECANDIDATE']._serialized_start=1425
+  _globals['_ROUTECANDIDATE']._serialized_end=1509
+  _globals['_LEFTOUTNODE']._serialized_start=1511
+  _globals['_LEFTOUTNODE']._serialized_end=1551
+  _globals['_ROUTERSERVICE']._serialized_start=1928
+  _globals['_ROUTERSERVICE']._serialized_end=2339
 # @@protoc_insertion_point(module_scope)

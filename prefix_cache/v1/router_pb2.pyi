@@ -223,7 +223,7 @@ class ReportRequest(_message.Message):
     outcome: Global___Outcome.ValueType
     """How it went."""
     cached_tokens: _builtins.int
-    """Tokens of the prompt that the node found cached."""
+    """Tokens of the prompt that the node found cached; absent: it did not say."""
     committed_tokens: _builtins.int
     """Tokens of the conversation committed at the node now."""
     def __init__(
@@ -231,14 +231,16 @@ class ReportRequest(_message.Message):
         *,
         route_id: _builtins.int = ...,
         outcome: Global___Outcome.ValueType = ...,
-        cached_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int | None = ...,
         committed_tokens: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "cached_tokens", b"cached_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "committed_tokens", b"committed_tokens", "outcome", b"outcome", "route_id", b"route_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "cached_tokens", b"cached_tokens", "committed_tokens", b"committed_tokens", "outcome", b"outcome", "route_id", b"route_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cached_tokens: _TypeAlias = _typing.Literal["cached_tokens"]  # noqa: Y015
+    _WhichOneofArgType__cached_tokens: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_tokens) -> _WhichOneofReturnType__cached_tokens | None: ...
 
 Global___ReportRequest: _TypeAlias = ReportRequest  # noqa: Y015
 
@@ -441,7 +443,7 @@ class ExplainRouteRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """A request of the proxy, by its x-request-id."""
+    """A request of the proxy, by its x-request-id, or a turn of Route, by its route_id in decimal."""
     @_builtins.property
     def turn(self) -> Global___RouteRequest:
         """A turn to decide now, without routing it."""

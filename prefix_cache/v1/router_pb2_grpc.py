@@ -96,7 +96,8 @@ class RouterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Drain(self, request, context):
-        """Makes the conversations of a node move away at their next turn, or ends that.
+        """Makes the conversations of a node move away at their next turn, or ends that.  It holds for
+        whatever node has the name, in all routers that share a Redis, until it is undone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,7 +48,9 @@ class RouterServiceStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListNodesRequest, _router_pb2.ListNodesResponse]
     """Nodes with their state, load and pins."""
     Drain: _grpc.UnaryUnaryMultiCallable[_router_pb2.DrainRequest, _router_pb2.DrainResponse]
-    """Makes the conversations of a node move away at their next turn, or ends that."""
+    """Makes the conversations of a node move away at their next turn, or ends that.  It holds for
+    whatever node has the name, in all routers that share a Redis, until it is undone.
+    """
     ExplainRoute: _grpc.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]
     """Tells how a turn was or would be decided: every candidate with each part of its cost.
     Counts nothing.
@@ -74,7 +76,9 @@ class RouterServiceAsyncStub(RouterServiceStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_router_pb2.ListNodesRequest, _router_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Nodes with their state, load and pins."""
     Drain: _aio.UnaryUnaryMultiCallable[_router_pb2.DrainRequest, _router_pb2.DrainResponse]  # type: ignore[assignment]
-    """Makes the conversations of a node move away at their next turn, or ends that."""
+    """Makes the conversations of a node move away at their next turn, or ends that.  It holds for
+    whatever node has the name, in all routers that share a Redis, until it is undone.
+    """
     ExplainRoute: _aio.UnaryUnaryMultiCallable[_router_pb2.ExplainRouteRequest, _router_pb2.ExplainRouteResponse]  # type: ignore[assignment]
     """Tells how a turn was or would be decided: every candidate with each part of its cost.
     Counts nothing.
@@ -121,7 +125,9 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _router_pb2.DrainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.DrainResponse, _abc.Awaitable[_router_pb2.DrainResponse]]:
-        """Makes the conversations of a node move away at their next turn, or ends that."""
+        """Makes the conversations of a node move away at their next turn, or ends that.  It holds for
+        whatever node has the name, in all routers that share a Redis, until it is undone.
+        """
 
     @_abc_1.abstractmethod
     def ExplainRoute(

@@ -16,11 +16,15 @@ class Claims(Protocol):
     def is_told(self, prompt: Prompt) -> bool:
         """Whether the node itself says what it holds of ``prompt``; else it is guessed here."""
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
+    def accepted(self, prompt: Prompt) -> None:
+        """Take note that the whole prompt is at the node: its prefill is done."""
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
         """Take the engine's word: of ``prompt``, ``delivered`` tokens were cached (None: unsaid).
 
         ``promised`` is what ``held_tokens`` said when the turn was routed, in the engine's
-        tokens.  The whole prompt is at the node now.
+        tokens; 0 where that counts no more.  Returns whether the word shows that the engine lost
+        all that it held before.
         """
 
     def clear(self) -> None:
@@ -38,8 +42,12 @@ class NoClaims:
         """No."""
         return False
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
+    def accepted(self, prompt: Prompt) -> None:
+        """Nothing to remember."""
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
         """Nothing to learn."""
+        return False
 
     def clear(self) -> None:
         """Nothing to drop."""

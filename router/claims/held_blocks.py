@@ -11,6 +11,9 @@ from prefix_cache.errors import EventGap
 from prefix_cache.index.events import BlocksRemoved, BlocksStored, Cleared
 from router.turn import Prompt
 
+# So many blocks that were not delivered are remembered: each is looked at for each prompt.
+_MAX_MISSING = 256
+
 
 class HeldBlocks:
     """Blocks that one node holds, from its events, without those that its engine did not deliver.
@@ -23,6 +26,7 @@ class HeldBlocks:
         self._holdings = NodeHoldings()
         self._missing: dict[bytes, int] = {}
         """Blocks told to be held that were not delivered, with their place in their chain."""
+        self._has_gap = False
 
     def __len__(self) -> int:
         return len(self._holdings)
@@ -32,13 +36,25 @@ class HeldBlocks:
         """What to watch from."""
         return self._holdings.position
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the node has told all that it holds, and no event since was missed."""
+        return self.position.incarnation != 0 and not self._has_gap
+
     def apply(self, event: NodeEvent) -> None:
         """Take note of an event; one that was applied before changes nothing.
 
         Raises EventGap when events before this one were missed: the node is to be watched from
         ``position`` on.  Where a block came whose parent is not held, that is from a snapshot.
         """
-        self._holdings.apply(event)
+        before = self.position.incarnation, self.position.number
+        try:
+            self._holdings.apply(event)
+        except EventGap:
+            self._has_gap = True
+            raise
+        if before != (self.position.incarnation, self.position.number):
+            self._has_gap = False
         match event.event:
             case BlocksStored(block_hashes, parent):
                 if parent and parent not in self._holdings and block_hashes[0] in self._holdings:
@@ -67,25 +83,26 @@ class HeldBlocks:
                 blocks = place
         return max(0, min(blocks, (prompt.num_tokens - 1) // prompt.block_size)) * prompt.block_size
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
+    def served(self, prompt: Prompt, promised: int, delivered: int) -> None:
         """Believe the engine: blocks behind what it delivered are not there, those before are.
 
-        What it did not deliver is claimed again when the node stores it again, or when the engine
-        delivers it.
+        What it did not deliver is claimed again when the node stores it again, when the engine
+        delivers it, or when so much else was not delivered since.
         """
-        if delivered is None:
-            return
         blocks = delivered // prompt.block_size
         self._not_missing(prompt.block_hashes[:blocks])
         if delivered < promised:
             for block_hash in prompt.block_hashes[blocks : blocks + 1]:
                 if block_hash in self._holdings:
                     self._missing[block_hash] = blocks
+            if len(self._missing) > _MAX_MISSING:
+                del self._missing[next(iter(self._missing))]
 
     def clear(self) -> None:
         """Drop every claim; the node is to be watched from a snapshot."""
         self._holdings = NodeHoldings()
         self._missing.clear()
+        self._has_gap = False
 
     def _not_missing(self, block_hashes: Iterable[bytes]) -> None:
         if self._missing:

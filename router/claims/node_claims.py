@@ -14,33 +14,49 @@ class NodeClaims:
     """Claims of one node: ``held`` are its blocks, ``sent`` is what its engine was sent.
 
     A prompt with block hashes is looked up in ``held`` while the node's own word on its blocks can
-    be had and trusted (``exact``); any other by its text.  ``block_size`` is the node's, 0 until
-    it has said it.  ``tokens_differ`` says that its engine makes other tokens than the router.
+    be had and trusted; any other by its text, which is always remembered.  ``block_size`` is the
+    node's, 0 while it does not answer.  ``tokens_differ`` says that its engine makes other tokens
+    than the router.
     """
 
     def __init__(self, sent: SentText) -> None:
         self.held = HeldBlocks()
         self.sent = sent
-        self.exact = False
         self.block_size = 0
         self.tokens_differ = False
+        self._has_delivered = False
+        """Whether the engine ever said that tokens were cached."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the node tells, now, which blocks it holds."""
+        return self.held.is_current and not self.tokens_differ
 
     def held_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt claimed to be cached there."""
-        if self.exact and prompt.block_hashes:
+        if prompt.block_hashes and self.exact:
             return self.held.held_tokens(prompt)
         return self.sent.held_tokens(prompt) if prompt.text else 0
 
     def is_told(self, prompt: Prompt) -> bool:
         """Whether the node's events say what it holds of the prompt."""
-        return self.exact and bool(prompt.block_hashes)
+        return bool(prompt.block_hashes) and self.exact
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
-        """Take the engine's word on what it had cached."""
+    def accepted(self, prompt: Prompt) -> None:
+        """Remember what was sent; of its blocks the node itself will tell."""
+        if prompt.text:
+            self.sent.accepted(prompt)
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
+        """Take the engine's word on what it had cached; return whether it lost everything."""
+        if delivered:
+            self._has_delivered = True
+        elif delivered is None or not self._has_delivered:
+            return False  # an engine that never says anything but 0 does not count
         if self.is_told(prompt):
             self.held.served(prompt, promised, delivered)
-        elif prompt.text:
-            self.sent.served(prompt, promised, delivered)
+            return False
+        return self.sent.served(prompt, promised, delivered)
 
     def clear(self) -> None:
         """Drop every claim."""
@@ -49,6 +65,6 @@ class NodeClaims:
 
 
 def block_size_of(claims: Iterable[Claims]) -> int:
-    """The block size of the nodes that have these claims; 0 while none has said it."""
+    """The block size of the nodes that have these claims; 0 while none of them says it."""
     sizes = (of.block_size for of in claims if isinstance(of, NodeClaims))
     return next(filter(None, sizes), 0)

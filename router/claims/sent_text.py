@@ -9,8 +9,9 @@ from router.turn import Prompt
 
 log = logging.getLogger(__name__)
 
-# Engines count what was cached in blocks of their own, most of them no longer than this.
-_ROUNDING_TOKENS = 64
+# A shorter promise says nothing: engines count what was cached in blocks of their own, of up to
+# several hundred tokens.
+_SHORTEST_PROMISE = 1024
 
 
 class SentText:
@@ -26,6 +27,8 @@ class SentText:
         self._sent = Holder()
         self.times_forgotten = 0
         """How often the engine turned out to have lost what was sent."""
+        self._is_doubted = False
+        """Whether the engine did not keep the last promise."""
 
     def __len__(self) -> int:
         """Pieces remembered."""
@@ -37,31 +40,38 @@ class SentText:
         sent = self._tree.held_bytes(text, self._sent)
         return prompt.num_tokens * sent // len(text) if sent else 0
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
-        """Remember the text; before that, forget everything if the engine has lost its KV.
-
-        That is when less than half was delivered of what was promised, as it had been restarted
-        or had dropped its cache without anyone being told.
-        """
-        if (
-            delivered is not None
-            and delivered < promised / 2
-            and promised - delivered >= _ROUNDING_TOKENS
-        ):
-            log.warning(
-                "engine %s delivered %d cached tokens of %d promised: what was sent there is "
-                "forgotten",
-                self._engine,
-                delivered,
-                promised,
-            )
-            self.times_forgotten += 1
-            self.clear()
+    def accepted(self, prompt: Prompt) -> None:
+        """Remember the text."""
         self._tree.add(prompt.text[: self._max_bytes], self._sent)
         while self._sent.num_bytes > self._max_bytes:
             self._tree.forget_oldest(self._sent)
 
+    def served(self, prompt: Prompt, promised: int, delivered: int) -> bool:
+        """Forget everything but ``prompt`` if the engine has lost its KV; return whether it has.
+
+        It has when of two promises, one after the other, it delivered less than half: as if it
+        had been restarted, or had dropped its cache without anyone being told.  One alone may be
+        a conversation that it evicted.
+        """
+        if promised < _SHORTEST_PROMISE:
+            return False
+        was_doubted, self._is_doubted = self._is_doubted, delivered < promised / 2
+        if not (was_doubted and self._is_doubted):
+            return False
+        log.warning(
+            "engine %s delivered %d cached tokens of %d promised, and as little of what was "
+            "promised before: what was sent there is forgotten",
+            self._engine,
+            delivered,
+            promised,
+        )
+        self.times_forgotten += 1
+        self.clear()
+        self.accepted(prompt)
+        return True
+
     def clear(self) -> None:
         """Forget everything."""
+        self._is_doubted = False
         while self._sent.runs:
             self._tree.forget_oldest(self._sent)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequ
 
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.redis_client import connect_redis, finished
-from prefix_cache.registry import TTL_S, Announcement, read_registry
+from prefix_cache.registry import TTL_S, Announcement, RegistryReader
 from router.config import NodeSpec
 from router.discovery.membership import Member
 
@@ -28,13 +28,14 @@ async def registry_members(
     announcement to announce themselves again.
     """
     redis = connect_redis(redis_url, timeout_s=_TIMEOUT_S)
+    registry = RegistryReader(redis)
     members: dict[str, Member] = {}
     is_away, back_at = False, float("-inf")
     refused: set[Announcement] = set()
     try:
         while True:
             try:
-                announced = await finished(read_registry(redis))
+                announced = await finished(registry.read())
             except Exception as error:
                 if not is_away:
                     _log.warning("the registry is away, its last nodes are kept: %s", error)
@@ -42,6 +43,7 @@ async def registry_members(
             else:
                 if is_away:
                     is_away, back_at = False, clock()
+                refused.intersection_update(announced)
                 kept = members if clock() < back_at + TTL_S else {}
                 members = kept | {
                     member.spec.name: member for member in _members(announced, pools, refused)

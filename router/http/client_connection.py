@@ -15,6 +15,8 @@ from router.http.request_parser import Refused, Request, RequestParser
 
 # Longer than clients and balancers keep an idle connection: who sends next should end it.
 _KEEP_ALIVE_S = 75.0
+# Bytes of a body in which it goes on, if slowly.
+_BODY_PROGRESS = 1024
 # For the client to read a refusal before its connection is gone.
 _LINGER_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -31,6 +33,9 @@ class UnderWay(Protocol):
 
     def client_gone(self) -> None:
         """The connection is lost."""
+
+    def cut_off(self) -> None:
+        """The router has to end: end the answer, so that it cannot be taken for a whole one."""
 
     def pause(self) -> None:
         """The client reads too slowly."""
@@ -68,7 +73,8 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
-        self.deadline = Deadline(asyncio.get_running_loop(), self._expired)
+        self._loop = asyncio.get_running_loop()
+        self.deadline = Deadline(self._loop, self._expired)
         self.under_way: UnderWay | None = None
         self._parser = RequestParser(
             max_head_bytes=endpoints.max_head_bytes,
@@ -79,6 +85,9 @@ class ClientConnection(asyncio.Protocol):
         self._refused: Refused | None = None
         self._owes_continue = False
         self._head_is_due = False
+        self._was_in_body = False
+        self._body_due = 0
+        """How large the present body has to be for its deadline to move on."""
         self._goes_on = False
         self._reads = True
         self._can_write = True
@@ -125,23 +134,37 @@ class ClientConnection(asyncio.Protocol):
         assert self._request is not None
         self.under_way = None
         if self._request.is_http_1_0 and self._closes:
-            # Its end is the end of the connection: only a reset says that something is missing.
-            self._transport.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE
-            )
-            self.abort()
+            self.abort()  # its end is the end of the connection
         else:
             if last:
                 self.send([last])
             self._close()
 
     def abort(self) -> None:
-        """End the connection now."""
+        """End the connection now; where something of an answer is missing, by a reset.
+
+        To a client that was told no length anything else could be the end of a whole answer.
+        """
+        self.under_way = None
+        if self._transport.is_closing() and not self._transport.get_write_buffer_size():
+            return
+        if self._request is not None or self._transport.get_write_buffer_size():
+            self._transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE
+            )
         self._transport.abort()
+
+    def cut_off(self) -> None:
+        """End the connection, whatever is under way."""
+        if self.under_way is not None:
+            self.under_way.cut_off()
+        else:
+            self.abort()
 
     def drain(self) -> None:
         """End the connection as soon as nothing is under way."""
-        if self._request is None and not (self._parser.is_in_head or self._parser.is_in_body):
+        parser = self._parser
+        if not (self._request or parser.complete or parser.is_in_head or parser.is_in_body):
             self._close()
         self._closes = True
 
@@ -192,18 +215,19 @@ class ClientConnection(asyncio.Protocol):
         self._owes_continue = b"expect" in request.headers and not request.is_http_1_0
 
     def _go_on(self) -> None:
-        """Serve what is there, as far as the answers can be given at once."""
+        """Serve the next request; those after it come when others have had their turn."""
         if self._goes_on:
             return
-        self._goes_on = True
-        while self._request is None and self._can_write and not self._is_closing:
-            if self._parser.complete:
-                self._serve(self._parser.complete.pop(0))
+        complete = self._parser.complete
+        if self._request is None and self._can_write and not self._is_closing:
+            if complete:
+                self._goes_on = True
+                self._serve(complete.pop(0))
+                self._goes_on = False
+                if self._request is None and (complete or self._refused is not None):
+                    self._loop.call_soon(self._go_on)
             elif self._refused is not None:
                 self._refuse(self._refused)
-            else:
-                break
-        self._goes_on = False
         # The transport knows first that the client is gone.
         if not (self._is_closing or self._transport.is_closing()):
             self._read_on()
@@ -212,6 +236,7 @@ class ClientConnection(asyncio.Protocol):
         self._request = request
         self._closes |= not request.keep_alive
         self.deadline.clear()
+        self._head_is_due = self._was_in_body = False
         try:
             self._endpoints.find(request)(self, request)
         except Exception:
@@ -230,13 +255,19 @@ class ClientConnection(asyncio.Protocol):
         if self._request is not None:
             return
         head_is_due, self._head_is_due = self._head_is_due, self._parser.is_in_head
+        was_in_body, self._was_in_body = self._was_in_body, self._parser.is_in_body
         if self._parser.is_in_body and self._owes_continue:
             self._owes_continue = False
             self._transport.write(_CONTINUE)
-        if self._parser.is_in_body or (self._parser.is_in_head and not head_is_due):
-            self.deadline.set(self._endpoints.head_timeout_s)
+        if self._parser.is_in_body:
+            # Single bytes do not put the end off.
+            if not was_in_body or self._parser.body_size >= self._body_due:
+                self._body_due = self._parser.body_size + _BODY_PROGRESS
+                self.deadline.set(self._endpoints.head_timeout_s)
         elif not self._parser.is_in_head:
             self.deadline.set(_KEEP_ALIVE_S)
+        elif not head_is_due:
+            self.deadline.set(self._endpoints.head_timeout_s)
 
     def _expired(self) -> None:
         if self.under_way is not None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _BODILESS = (204, 304)
 _BROKE = "the connection broke"
+# An engine that closes an idle connection does so before it has read the request: at once.
+_STALE_S = 0.1
 
 
 class Malformed(Exception):
@@ -27,7 +29,7 @@ class AnswerReader(Protocol):
     def engine_failed(self, why: str, *, was_stale: bool) -> None:
         """The answer will not come, or not whole.
 
-        ``was_stale``: the engine closed a connection kept alive before it sent a byte.
+        ``was_stale``: the engine closed a connection kept alive as the request was on its way.
         """
 
 
@@ -41,6 +43,8 @@ class EngineConnection(asyncio.Protocol):
     def __init__(self, pool: EnginePool, url: str) -> None:
         self._pool = pool
         self.url = url
+        self.origin = url.partition("://")[2].encode()
+        """Its ``host:port``."""
         self.idle_since = 0.0
         self._is_made = False
         self._reader: AnswerReader | None = None
@@ -64,6 +68,7 @@ class EngineConnection(asyncio.Protocol):
             return
         self._reader = reader
         self._begin()
+        self._sent_at = self._pool.loop.time()
         self._transport.writelines((head, body))
 
     def cancel(self) -> None:
@@ -112,7 +117,9 @@ class EngineConnection(asyncio.Protocol):
         except (HttpParserError, Malformed) as error:
             if not self._is_whole:
                 self.cancel()
-                reader.engine_failed(f"malformed answer: {error}", was_stale=False)
+                # What the parser's callbacks raise is the context of its own error.
+                why = f"malformed answer: {error.__context__ or error}"
+                reader.engine_failed(why, was_stale=False)
                 return
             self._is_spoiled = True
         if not self._has_head:
@@ -135,7 +142,9 @@ class EngineConnection(asyncio.Protocol):
             reader.engine_answered(self, b"", is_whole=True)
             return
         why = _BROKE if exc is None else f"{_BROKE}: {exc}"
-        reader.engine_failed(why, was_stale=self._served > 0 and self._received == 0)
+        is_soon = self._pool.loop.time() - self._sent_at < _STALE_S
+        was_stale = is_soon and self._served > 0 and self._received == 0
+        reader.engine_failed(why, was_stale=was_stale)
 
     def _release(self) -> None:
         """Keep the connection for the next request if both sides agree that none is under way."""
@@ -165,6 +174,8 @@ class EngineConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Take the framing; refuse what is ambiguous."""
         self.status = self._parser.get_status_code()
+        if self.status == 101:
+            raise Malformed("it takes up another protocol, which nobody asked for")
         if self.status < 200:
             return
         if self.status > 599 or self._parser.get_http_version() not in ("1.0", "1.1"):

@@ -21,7 +21,7 @@ class EnginePool:
     def __init__(self, *, max_head_bytes: int) -> None:
         self.max_head_bytes = max_head_bytes
         self._idle: dict[str, deque[EngineConnection]] = {}
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, url: str) -> EngineConnection | None:
@@ -38,7 +38,7 @@ class EnginePool:
         host, _, port = urlsplit(url).netloc.rpartition(":")
         connection = EngineConnection(self, url)
         try:
-            await self._loop.create_connection(lambda: connection, host.strip("[]"), int(port))
+            await self.loop.create_connection(lambda: connection, host.strip("[]"), int(port))
         except asyncio.CancelledError:
             connection.cancel()  # it may have been made just before
             raise
@@ -46,13 +46,13 @@ class EnginePool:
 
     def give_back(self, connection: EngineConnection) -> None:
         """Keep a connection that no request uses."""
-        connection.idle_since = self._loop.time()
+        connection.idle_since = self.loop.time()
         idle = self._idle.get(connection.url)
         if idle is None:
             idle = self._idle[connection.url] = deque()
         idle.append(connection)
         if self._timer is None:
-            self._timer = self._loop.call_later(_IDLE_S, self._close_unused)
+            self._timer = self.loop.call_later(_IDLE_S, self._close_unused)
 
     def forget(self, connection: EngineConnection) -> None:
         """Drop a connection that is lost."""
@@ -71,11 +71,11 @@ class EnginePool:
 
     def _close_unused(self) -> None:
         self._timer = None
-        oldest_kept = self._loop.time() - _IDLE_S
+        oldest_kept = self.loop.time() - _IDLE_S
         for url, idle in list(self._idle.items()):
             while idle and idle[0].idle_since <= oldest_kept:
                 idle.popleft().close()
             if not idle:
                 del self._idle[url]
         if self._idle:
-            self._timer = self._loop.call_later(_IDLE_S, self._close_unused)
+            self._timer = self.loop.call_later(_IDLE_S, self._close_unused)

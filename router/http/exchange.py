@@ -3,55 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prefix_cache.errors import NoNodeAvailable
-from router.config import RouterConfig
-from router.decisions import Decisions
-from router.dispatcher import Dispatcher
 from router.http.answers import Answer, error_answer, error_document
 from router.http.engine_connection import EngineConnection
-from router.http.engine_pool import EnginePool
-from router.http.heads import decision_fields, engine_head, node_field
-from router.http.measurements import Measurements
+from router.http.forwarding import Forwarding
+from router.http.heads import decision_fields, engine_head
+from router.http.node_errors import (
+    broken_off,
+    failed_answer,
+    no_node_answer,
+    overloaded_answer,
+    unavailable_answer,
+)
 from router.http.relay import Relay
 from router.http.request_parser import Request
 from router.open_routes import OpenRoute
-from router.prompts import BodyReader
 from router.turn import Turn
 
 if TYPE_CHECKING:
     from router.directory import Directory
     from router.http.client_connection import ClientConnection
 
-_RETRY_AFTER = b"retry-after: 1\r\n"
-# Said by an engine, or by what stands before it, that cannot take requests.
-_FAILURES = (502, 503, 504)
-_NODE_FAILED = "node_failed"
+# Said by an engine, or by what stands before it, that cannot take this request now.
+_UNAVAILABLE = (502, 503, 504)
+# Of this process or machine: no other node could be connected to either.
+_OUT_OF_SOCKETS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+_RESPONSES = b"/v1/responses"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Forwarding:
-    """What every exchange works with."""
-
-    dispatcher: Dispatcher
-    body_reader: BodyReader
-    decisions: Decisions
-    directory: Directory | None
-    engines: EnginePool
-    config: RouterConfig
-    measurements: Measurements
-
-
-def no_node_answer(error: NoNodeAvailable) -> Answer:
-    """Say that no node can take a request now."""
-    return error_answer(503, str(error), code="no_node_available", headers=_RETRY_AFTER)
 
 
 class Exchange:
@@ -67,6 +53,7 @@ class Exchange:
         "_engine",
         "_forwarding",
         "_is_paused",
+        "_is_unnamed",
         "_relay",
         "_request",
         "_route",
@@ -87,6 +74,8 @@ class Exchange:
         self._waiting: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
         self._is_paused = False
+        self._is_unnamed = request.path == _RESPONSES
+        """Whether an answer is to come whose id the next turn may name."""
         self._started_at = time.perf_counter()
 
     def start(self) -> None:
@@ -134,6 +123,9 @@ class Exchange:
         try:
             engine = await self._forwarding.engines.connect(url)
         except OSError as error:
+            if error.errno in _OUT_OF_SOCKETS:
+                self._out_of_sockets(error)
+                return
             self._node_failed(502, f"cannot connect to {url}: {error.strerror or error}")
         else:
             self._send(engine)
@@ -141,23 +133,34 @@ class Exchange:
     def _send(self, engine: EngineConnection) -> None:
         self._engine = engine
         self._client.deadline.set(self._forwarding.config.first_byte_timeout_s)
-        origin = engine.url.partition("://")[2].encode()
-        engine.send(self, engine_head(self._request, origin), self._request.body)
+        engine.send(self, engine_head(self._request, engine.origin), self._request.body)
+
+    def _out_of_sockets(self, error: OSError) -> None:
+        """Give up: the router is at its own limit, which is no failure of the node."""
+        _log.error("no socket for a connection to an engine: %s", error.strerror)
+        assert self._route is not None
+        self._forwarding.dispatcher.not_served(self._route)
+        self._route = None
+        self._answer(overloaded_answer(error))
 
     def _node_failed(self, status: int, why: str) -> None:
         """Leave the node for another; nothing of an answer was sent to the client yet."""
         assert self._route is not None
-        self._engine = None
-        route, self._route = self._route, None
-        self._forwarding.dispatcher.failed(route, why)
-        node = route.node.name
-        self._turn = replace(self._turn, exclude=self._turn.exclude | {node})
-        headers = node_field(node) + (_RETRY_AFTER if status == 503 else b"")
-        self._try_a_node(
-            last_failure=error_answer(
-                status, f"node {node} failed: {why}", code=_NODE_FAILED, headers=headers
-            )
-        )
+        self._forwarding.dispatcher.failed(self._route, why)
+        self._try_another_node(failed_answer(status, self._route.node.name, why))
+
+    def _node_unavailable(self, engine: EngineConnection) -> None:
+        """Try another node; this one may be busy, or not like the request, but it answers."""
+        assert self._route is not None
+        self._forwarding.measurements.unavailable += 1
+        self._forwarding.dispatcher.not_served(self._route)
+        self._try_another_node(unavailable_answer(self._route.node.name, engine))
+
+    def _try_another_node(self, last_failure: Answer) -> None:
+        assert self._route is not None
+        self._turn = replace(self._turn, exclude=self._turn.exclude | {self._route.node.name})
+        self._engine = self._route = None
+        self._try_a_node(last_failure=last_failure)
 
     def _answer(self, answer: Answer) -> None:
         self._forwarding.measurements.answers[answer.status] += 1
@@ -169,21 +172,21 @@ class Exchange:
         """Pass on what came of the answer."""
         try:
             self._pass_on(engine, piece, is_whole)
-        except Exception:
-            _log.exception("internal error")
-            self._client.abort()
+        except Exception as error:
+            self._internal_error(error)
 
     def _pass_on(self, engine: EngineConnection, piece: bytes, is_whole: bool) -> None:
         out = []
         relay, begins = self._relay, self._relay is None
         if relay is None:
-            if engine.status in _FAILURES:
+            if engine.status in _UNAVAILABLE:
                 if not is_whole:
                     engine.cancel()
-                self._node_failed(engine.status, f"it answered {engine.status}")
+                self._node_unavailable(engine)
                 return
-            relay = self._relay = Relay(engine, can_chunk=not self._request.is_http_1_0)
+            relay = Relay(engine, can_chunk=not self._request.is_http_1_0)
             out.append(self._head(engine, relay))
+            self._relay = relay
         if piece:
             out.append(relay.piece(piece))
         if is_whole:
@@ -195,6 +198,8 @@ class Exchange:
         self._client.send(out)
         if begins:
             self._report_beginning(engine.status)
+        if piece and self._is_unnamed:
+            self._learn_name(piece)
         if is_whole:
             self._report_end(relay)
             self._client.finished()
@@ -221,6 +226,13 @@ class Exchange:
         else:
             self._forwarding.dispatcher.not_served(self._route)
             self._route = None
+
+    def _learn_name(self, beginning: bytes) -> None:
+        """Make the turn that goes on from this response go to the node that has it."""
+        self._is_unnamed = False
+        key = self._forwarding.body_reader.next_key(self._turn, beginning)
+        if key is not None and self._route is not None:
+            self._forwarding.dispatcher.pin(key, self._route)
 
     def _report_end(self, relay: Relay) -> None:
         if self._route is None:  # reported already
@@ -254,14 +266,36 @@ class Exchange:
         if self._route is not None:
             route, self._route = self._route, None
             self._forwarding.dispatcher.failed(route, why)
-        error = error_document(502, f"the answer broke off: {why}", code=_NODE_FAILED)
-        self._client.cut(relay.broken_off(error))
+        self._client.cut(relay.broken_off(broken_off(why)))
+
+    def cut_off(self) -> None:
+        """The router has to end: what is under way ends, and no fault of the node's."""
+        self._break_off(503, "the router ends")
+
+    def _internal_error(self, error: BaseException) -> None:
+        _log.error("internal error", exc_info=error)
+        self._break_off(500, "internal error, see the router's log")
+
+    def _break_off(self, status: int, why: str) -> None:
+        has_ended = self._relay is not None and self._engine is None
+        self._end()
+        self._client.close_when_finished()
+        if self._relay is None:
+            self._answer(error_answer(status, why))
+        elif has_ended:
+            self._client.abort()
+        else:
+            self._forwarding.measurements.cut += 1
+            error = error_document(status, f"the answer broke off: {why}")
+            self._client.cut(self._relay.broken_off(error))
 
     def expired(self) -> None:
         """The deadline has passed: of connecting, of the first byte, or of the next ones."""
         config = self._forwarding.config
-        if self._is_paused:
-            self._client.abort()  # it has not read for so long
+        if self._is_paused:  # the client has not read for so long
+            self._forwarding.measurements.cut += 1
+            self._end()
+            self._client.abort()
             return
         if self._stop_waiting():
             self._node_failed(504, f"no connection within {config.connect_timeout_s:g} s")
@@ -274,8 +308,20 @@ class Exchange:
             self._node_failed(504, f"no answer within {config.first_byte_timeout_s:g} s")
 
     def client_gone(self) -> None:
-        """The client is not there any more: whatever is under way for it ends."""
-        self._forwarding.measurements.clients_gone += 1
+        """The client is not there any more: whatever is under way for it ends.
+
+        It may have got all it wanted: many do not wait for the end that HTTP wants.
+        """
+        try:
+            if self._relay is not None and self._relay.has_said_all():
+                self._report_end(self._relay)
+            else:
+                self._forwarding.measurements.clients_gone += 1
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """End what is under way, and no fault of the node's."""
         self._stop_waiting()
         if self._engine is not None:
             self._engine.cancel()
@@ -310,8 +356,7 @@ class Exchange:
         if self._waiting is task:
             self._waiting = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("internal error", exc_info=error)
-            self._client.abort()
+            self._internal_error(error)
 
     def _stop_waiting(self) -> bool:
         waiting, self._waiting = self._waiting, None

@@ -18,9 +18,11 @@ _HOP_BY_HOP = frozenset(
 )
 # Both sides get these from us.
 _OURS = frozenset((b"content-length", b"x-request-id"))
-_NOT_TO_ENGINE = _HOP_BY_HOP | _OURS | {b"host", b"expect"}
-_NOT_TO_CLIENT = _HOP_BY_HOP | _OURS
-_DROPPED_PREFIXES = (b"proxy-", b"x-prefix-cache-")
+# Some servers take an underscore for a dash.
+_NOT_TO_CLIENT = _HOP_BY_HOP | _OURS | {name.replace(b"-", b"_") for name in _HOP_BY_HOP | _OURS}
+# The usage in an answer has to be readable, so it must not come compressed.
+_NOT_TO_ENGINE = _NOT_TO_CLIENT | {b"host", b"expect", b"accept-encoding", b"accept_encoding"}
+_DROPPED_PREFIXES = (b"proxy-", b"proxy_", b"x-prefix-cache-", b"x_prefix_cache_")
 _UNPRINTABLE = re.compile(rb"[^\x21-\x7e]")
 
 

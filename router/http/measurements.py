@@ -45,6 +45,8 @@ class Measurements(Collector):
         """Requests whose client did not wait for the end of its answer."""
         self.stale_connections = 0
         """Kept connections that an engine closed as a request was on its way."""
+        self.unavailable = 0
+        """Answers of engines that they could not take a request, which went to another node."""
         self._open_connections = open_connections
         self._first_bytes = [0] * (len(_SECONDS) + 1)
         self._first_byte_sum = 0.0
@@ -80,6 +82,11 @@ class Measurements(Collector):
             f"{prefix}stale_connections",
             "Kept connections that an engine closed.",
             self.stale_connections,
+        )
+        yield CounterMetricFamily(
+            f"{prefix}unavailable",
+            "Answers 502, 503 and 504 of engines.",
+            self.unavailable,
         )
         yield GaugeMetricFamily(
             f"{prefix}connections", "Connections of clients.", self._open_connections()

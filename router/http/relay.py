@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from router.http.engine_connection import EngineConnection
 from router.http.heads import client_head
 from router.http.usage import TAIL_BYTES, Usage, read_usage
 
 _LAST_CHUNK = b"0\r\n\r\n"
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+# The last event of a chat, or of a response: only that one counts its tokens.  Line ends inside
+# JSON are escaped.
+_LAST_EVENT = re.compile(
+    rb'(?:(?:\A|\n)data: ?\[DONE\]|"(?:response\.completed"|input_tokens": ?[0-9])[^\r\n]*+)\s*+\Z'
+)
 
 
 class Relay:
@@ -43,14 +51,18 @@ class Relay:
         """The end of a whole body."""
         return _LAST_CHUNK if self._is_chunked else b""
 
+    def has_said_all(self) -> bool:
+        """Whether the last event of a stream has passed: clients do not wait for its end."""
+        is_at_end = self._tail.endswith(_EVENT_ENDS)
+        return self._is_event_stream and is_at_end and _LAST_EVENT.search(self._tail) is not None
+
     def broken_off(self, error: bytes) -> bytes:
         """What comes last of a body that is not whole: a stream of events can say so."""
         if not (self._is_event_stream and self._is_chunked):
             return b""
-        event = b"data: %b\n\n" % error
-        if self._tail and not self._tail.endswith(b"\n\n"):
-            event = b"\n\n" + event  # apart from the event that was cut
-        return self.piece(event)
+        if self._tail and not self._tail.endswith(_EVENT_ENDS):
+            return b""  # to a client the error would end the event that was cut
+        return self.piece(b"data: %b\n\n" % error)
 
     def usage(self) -> Usage:
         """What the engine said of the prompt, at the end of the body."""

@@ -22,8 +22,10 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 # Request ids made here: unlike those of any other process, and cheaper than to draw each.
 _PROCESS = secrets.token_hex(8).encode()
 _requests = itertools.count(1)
-# Size line and line ends of a chunk, with short extensions.
-_CHUNK_OVERHEAD = 64
+# Of a chunk, for its size line and line ends.  Chunks have to carry as much data on average, too:
+# each piece is kept until the body is whole.  A body may begin with less.
+_CHUNK_OVERHEAD = 16
+_CHUNKS_ALLOWANCE = 65_536
 
 
 class Refused(Exception):
@@ -122,9 +124,10 @@ class RequestParser:
         """Look at what the parser takes without end: a head, chunk extensions, trailers."""
         if self.is_in_body:
             self._body_fed += fed
-            overhead = self._body_fed - self._body_size - self._chunks * _CHUNK_OVERHEAD
-            if overhead > 2 * self._max_head_bytes:
-                return Refused(400, "the chunks of the body carry too much besides data")
+            chunks = self._chunks * _CHUNK_OVERHEAD
+            overhead = self._body_fed - self.body_size - chunks
+            if max(overhead, chunks - self.body_size) > self._max_head_bytes + _CHUNKS_ALLOWANCE:
+                return Refused(400, "the chunks of the body carry too little data")
         elif self._head_fed > self._max_head_bytes:
             return self._head_too_large()
         return None
@@ -140,7 +143,9 @@ class RequestParser:
         self._target = b""
         self._head_fed = 0
         self._pieces: list[bytes] = []
-        self._body_size = self._body_fed = self._chunks = 0
+        self.body_size = 0
+        """Bytes of the present body so far."""
+        self._body_fed = self._chunks = 0
 
     def _refuse(self, refused: Refused) -> Refused:
         # httptools raises an error of its own.
@@ -231,8 +236,8 @@ class RequestParser:
 
     def on_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
-        self._body_size += len(piece)
-        if self._body_size > self._max_body_bytes:
+        self.body_size += len(piece)
+        if self.body_size > self._max_body_bytes:
             raise self._refuse(self._body_too_large())
         self._pieces.append(piece)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -29,7 +31,36 @@ class Body(msgspec.Struct, gc=False):
     prompt_cache_key: object = None
     user: object = None
     cache_salt: object = None
+    chat_template: Raw = Raw()
+    reasoning_effort: Raw = Raw()
+    documents: Raw = Raw()
+    add_generation_prompt: Raw = Raw()
+    continue_final_message: Raw = Raw()
+    truncate_prompt_tokens: Raw = Raw()
+    tool_choice: Raw = Raw()
     chat_template_kwargs: Raw = Raw()
+    mm_processor_kwargs: Raw = Raw()
+    response_format: Raw = Raw()
+
+    def options(self) -> tuple[bytes, ...]:
+        """What the engine's prompt depends on besides its text; empty where all is as usual."""
+        given = _options(self)
+        if given == _NO_OPTIONS:
+            return ()
+        stated = tuple(
+            b"" if json in (b"null", usual) else json
+            for json, usual in zip(map(bytes, given), _USUAL.values(), strict=True)
+        )
+        return stated if any(stated) else ()
+
+    def unrendered(self) -> str:
+        """An option that only the engine knows how to render; empty: there is none."""
+        stated = zip(_USUAL, self.options()[:_UNRENDERED], strict=False)
+        return next((name for name, json in stated if json), "")
+
+    def previous(self) -> str:
+        """The id of the response that this goes on from; empty: of none."""
+        return ""
 
     def tokens(self) -> bytes:
         """The prompt as uint32 little-endian, where the client sent token ids; else empty."""
@@ -55,6 +86,24 @@ class Body(msgspec.Struct, gc=False):
         return ()
 
 
+# What options say of themselves when they say nothing; the first ones only engines can render.
+_USUAL = {
+    "chat_template": b"",
+    "reasoning_effort": b"",
+    "documents": b"[]",
+    "add_generation_prompt": b"true",
+    "continue_final_message": b"false",
+    "truncate_prompt_tokens": b"",
+    "tool_choice": b'"auto"',
+    "chat_template_kwargs": b"{}",
+    "mm_processor_kwargs": b"{}",
+    "response_format": b"",
+}
+_UNRENDERED = 7
+_options = attrgetter(*_USUAL)
+_NO_OPTIONS = _options(Body())
+
+
 class ChatBody(Body, gc=False):
     """/v1/chat/completions."""
 
@@ -77,15 +126,20 @@ class ChatBody(Body, gc=False):
 
 
 class ResponsesBody(Body, gc=False):
-    """/v1/responses.  What ``previous_response_id`` names is at the engine, and not followed."""
+    """/v1/responses.  What ``previous_response_id`` names is at the engine, and so unhashable."""
 
+    previous_response_id: object = None
     input: list[Raw] | str | None = None
     instructions: Raw = Raw()
     tools: Raw = Raw()
 
+    def previous(self) -> str:
+        """The id that the client sent."""
+        return self.previous_response_id if isinstance(self.previous_response_id, str) else ""
+
     def chat(self) -> tuple[list[Any], list[Any]] | None:
         """The instructions are the message of the system."""
-        if not self.input:
+        if not self.input or self.previous():
             return None
         given = self.input if isinstance(self.input, str) else _decoded(self.input)
         instructions = _given(self.instructions)
@@ -94,7 +148,7 @@ class ResponsesBody(Body, gc=False):
 
     def text(self) -> bytes:
         """The tools, the instructions and the input, without what closes that."""
-        if not self.input:
+        if not self.input or self.previous():
             return b""
         return b"".join((*self._opening(), b"[", b",".join(self._items())))
 
@@ -156,6 +210,7 @@ class _Message(msgspec.Struct, gc=False):
     role: object = None
 
 
+_LOOKED_AT = 64
 _BEGINS_WITH_ROLE = re.compile(rb'\{\s*"role"\s*:\s*"([a-z]+)"')
 
 _prompts = msgspec.json.Decoder(list[int | str | list[int]])
@@ -180,9 +235,12 @@ def _given(value: Raw) -> bytes:
 
 
 def _up_to_user(opening: list[bytes], messages: Iterable[bytes]) -> Sequence[bytes]:
-    """``opening`` and the messages that end with the first of the user; empty if none is."""
+    """``opening`` and the messages that end with the first of the user; empty if none is.
+
+    That is looked for among the first ones only: to look on takes long, and no chat begins so.
+    """
     head = opening
-    for message in messages:
+    for message in islice(messages, _LOOKED_AT):
         head.append(message)
         if _role(message) == b"user":
             return head

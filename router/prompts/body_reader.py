@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from prefix_cache.client import NodeState
 from prefix_cache.errors import InvalidRequest, InvalidTokens, InvalidTokenType, UnknownModel
 from router.dispatcher import Pool
 from router.prompts.bodies import Body, ChatBody, CompletionBody, ResponsesBody
-from router.prompts.conversation_key import conversation_key
+from router.prompts.conversation_key import conversation_key, response_name
 from router.prompts.pool_prompts import PoolPrompts
 from router.turn import ConversationKey, Turn
 
@@ -22,6 +23,22 @@ _KINDS: Mapping[str, type[Body]] = {
 }
 PATHS = tuple(_KINDS)
 
+# To read more values than any prompt has would hold up all that the router does, for seconds.
+_READABLE_BYTES = 1024 * 1024
+_READABLE_VALUES = 100_000
+_unread = msgspec.json.Decoder(Body)
+
+# A member of an enum is looked up slowly, and this is asked for every request.
+_READY = NodeState.READY
+
+# Near the beginning of a response, and of the first event of its stream.
+_RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,128})"')
+_RESPONSE_ID_WITHIN = 1024
+# A high one without a low one behind it, or a low one without a high one before it.  msgspec says
+# of most of them that the input was truncated.
+_LONE_SURROGATE = re.compile(
+    rb"\\u(?:[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u)[dD][c-fC-F])"
+)
 # Where msgspec says it was: "... - at `$.messages[...]`".
 _PLACE = re.compile(r"at `\$\.(\w+)")
 
@@ -43,16 +60,16 @@ class BodyReader:
         """Return the turn that a request with this body asks for; ``path`` is one of ``PATHS``.
 
         Names of ``headers`` are lower case.  A prompt that cannot be found in the body is
-        unhashable, which is no error.  Raises InvalidRequest, whose ``details`` have the ``param``
-        at fault, and UnknownModel.
+        unhashable, which is no error; so is one of very many tiny values.  Raises
+        InvalidRequest, whose ``details`` have the ``param`` at fault, and UnknownModel.
         """
         try:
-            fields = self._decoders[path].decode(body)
+            fields = (self._decoders[path] if _is_readable(body) else _unread).decode(body)
             pool = self._pool(fields.model)
             key = self._key(pool, headers, fields)
             prompt = self._prompts[pool.config.name].prompt(path, fields, len(body), key)
         except (msgspec.DecodeError, RecursionError, InvalidTokens, InvalidTokenType) as error:
-            raise _invalid(error) from error
+            raise _invalid(error, body) from error
         return Turn(key, prompt, pool.config.name, str(fields.model), needs_url=True)
 
     def learn(self, turn: Turn, prompt_tokens: int) -> None:
@@ -64,9 +81,23 @@ class BodyReader:
     ) -> ConversationKey | None:
         """The key of the conversation: one that goes on in two pools has a home in each."""
         key = conversation_key(headers, body, self._tenant_header)
-        if key is None or len(self._pools) == 1:
+        return key and self._in_pool(pool.config.name, key)
+
+    def _in_pool(self, pool: str, key: ConversationKey) -> ConversationKey:
+        if len(self._pools) == 1:
             return key
-        return ConversationKey(key.tenant, f"{pool.config.name}:{key.conversation}")
+        return ConversationKey(key.tenant, f"{pool}:{key.conversation}")
+
+    def next_key(self, turn: Turn, answer: bytes) -> ConversationKey | None:
+        """The key of a turn that goes on from the response whose answer to ``turn`` begins so.
+
+        None where there is no id of a response, or nobody to tell whose it is.
+        """
+        found = _RESPONSE_ID.search(answer, 0, _RESPONSE_ID_WITHIN)
+        if found is None or turn.conversation is None:
+            return None
+        name = response_name(found[1].decode())
+        return self._in_pool(turn.pool, ConversationKey(turn.conversation.tenant, name))
 
     @property
     def not_tokenized(self) -> int:
@@ -74,32 +105,62 @@ class BodyReader:
         return sum(prompts.not_tokenized for prompts in self._prompts.values())
 
     def _pool(self, model: object) -> Pool:
-        """The pool that serves a model: by its config, else by what its engines say."""
+        """The pool that serves a model: by its config, else by what its engines say.
+
+        Of several, it is the first that has a node ready for it.
+        """
         if not isinstance(model, str) or not model:
             raise InvalidRequest(f"model is {model!r}, expected a name", param="model")
-        for pool in self._pools.values():
-            if model in pool.config.models:
-                return pool
-        unsure = None
-        for pool in self._pools.values():
-            if pool.config.models:
-                continue
-            is_sure = bool(pool.nodes)
-            for node in pool.nodes.values():
-                if model in node.models:
-                    return pool
-                is_sure = is_sure and bool(node.models)
-            if not is_sure and unsure is None:
-                unsure = pool
-        if unsure is None:
+        serving = None
+        for serves in (_lists, _says_it_serves, _may_serve):
+            for pool in self._pools.values():
+                if serves(pool, model):
+                    if _is_ready_for(pool, model):
+                        return pool
+                    serving = serving or pool
+            if serves is _says_it_serves and serving is not None:
+                return serving
+        if serving is None:
             raise UnknownModel(f"the model {model!r} is not served here", model=model)
-        return unsure
+        return serving
 
 
-def _invalid(error: Exception) -> InvalidRequest:
+def _lists(pool: Pool, model: str) -> bool:
+    return model in pool.config.models
+
+
+def _says_it_serves(pool: Pool, model: str) -> bool:
+    return not pool.config.models and any(model in node.models for node in pool.nodes.values())
+
+
+def _may_serve(pool: Pool, model: str) -> bool:
+    """Whether none of its engines has said its models yet, or one that is ready says none."""
+    nodes = pool.nodes.values()
+    return not pool.config.models and (
+        not any(node.models for node in nodes) or _is_ready_for(pool, model)
+    )
+
+
+def _is_ready_for(pool: Pool, model: str) -> bool:
+    for node in pool.nodes.values():
+        if node.state is _READY and (not node.models or model in node.models):
+            return True
+    return False
+
+
+def _is_readable(body: bytes) -> bool:
+    if len(body) <= _READABLE_BYTES:
+        return True
+    return body.count(b"{") + body.count(b"[") <= _READABLE_VALUES
+
+
+def _invalid(error: Exception, body: bytes) -> InvalidRequest:
     if isinstance(error, RecursionError):
         return InvalidRequest("the body is nested too deeply", param="")
     if isinstance(error, InvalidTokens | InvalidTokenType):
         return InvalidRequest(f"prompt: {error}", param="prompt")
+    if _LONE_SURROGATE.search(body):
+        why = "the body is no request: a string in it has half of a surrogate pair"
+        return InvalidRequest(why, param="")
     place = _PLACE.search(str(error))
     return InvalidRequest(f"the body is no request: {error}", param=place[1] if place else "")

@@ -17,7 +17,8 @@ def conversation_key(
 ) -> ConversationKey | None:
     """Return the key of the request's conversation, None where it belongs to none.
 
-    The client names it by ``X-Session-ID`` or by ``conversation``.  Else the turns of a
+    The client names it by ``X-Session-ID``, by ``conversation``, or by the response that it goes
+    on from, see `response_name`.  Else the turns of a
     conversation are known by what they all begin with: tools and messages up to the first of the
     user, together with ``prompt_cache_key`` and ``user`` where these are given.  What changes in
     there with every turn, such as a time of day in the system prompt, makes every turn a
@@ -56,7 +57,15 @@ def _named(headers: Mapping[bytes, bytes], body: Body) -> str:
     conversation = body.conversation
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
-    return conversation if isinstance(conversation, str) else ""
+    if isinstance(conversation, str) and conversation:
+        return conversation
+    previous = body.previous()
+    return response_name(previous) if previous else ""
+
+
+def response_name(response_id: str) -> str:
+    """The name of a conversation for the turn that goes on from this response."""
+    return f"response:{response_id}"
 
 
 def _derived(body: Body) -> str:

@@ -19,6 +19,9 @@ from router.prompts.token_chain import TokenChains
 from router.prompts.token_estimate import TokenEstimate
 from router.turn import ConversationKey, Prompt
 
+# Of an identity whose digest is remembered, in characters.
+_REMEMBERED_LENGTH = 4096
+
 log = logging.getLogger(__name__)
 
 
@@ -42,10 +45,7 @@ class PoolPrompts:
         if not text:
             return Prompt(self._estimate.tokens(body_bytes))
         form = "ids" if ids else path
-        identified = (
-            _identity_digest(form, str(body.model), _salt(body), bytes(body.chat_template_kwargs))
-            + text
-        )
+        identified = _identity_digest(form, str(body.model), _salt(body), body.options()) + text
         if self._rendering is None:
             num_tokens = len(ids) // TOKEN_BYTES or self._estimate.tokens(len(text))
             return Prompt(num_tokens, identified)
@@ -69,7 +69,10 @@ class PoolPrompts:
     def _tokens(self, rendering: Rendering, body: Body) -> bytes:
         """The engine's tokens of the prompt; empty where they cannot be made."""
         try:
-            tokens, why = rendering.tokens(body), "it is of a form that is not rendered"
+            if option := body.unrendered():
+                tokens, why = b"", f"it has {option}"
+            else:
+                tokens, why = rendering.tokens(body), "it is of a form that is not rendered"
         except (InvalidArgument, msgspec.DecodeError, RecursionError) as error:
             tokens, why = b"", str(error)
         if not tokens:
@@ -89,15 +92,23 @@ class PoolPrompts:
         )
 
 
-# Few differ, and each comes very often.
-@lru_cache(maxsize=1024)
-def _identity_digest(form: str, model: str, salt: str, template_kwargs: bytes) -> bytes:
+def _identity_digest(form: str, model: str, salt: str, options: tuple[bytes, ...]) -> bytes:
     """16 bytes that keep apart what an engine keeps apart although the text is the same.
 
     ``form`` says what the text is: of which kind of body, or token ids.
     """
-    parts = (form.encode(), model.encode(), salt.encode(), template_kwargs)
+    if len(model) + len(salt) + sum(map(len, options)) > _REMEMBERED_LENGTH:
+        return _digest(form, model, salt, options)
+    return _remembered_digest(form, model, salt, options)
+
+
+def _digest(form: str, model: str, salt: str, options: tuple[bytes, ...]) -> bytes:
+    parts = (form.encode(), model.encode(), salt.encode(), *options)
     return xxhash.xxh3_128_digest(b"".join(b"%d:%b" % (len(part), part) for part in parts))
+
+
+# Few differ, and each comes very often.
+_remembered_digest = lru_cache(maxsize=1024)(_digest)
 
 
 def _salt(body: Body) -> str:

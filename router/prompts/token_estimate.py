@@ -20,7 +20,12 @@ class TokenEstimate:
         return max(1, round(num_bytes * self._tokens / self._bytes))
 
     def learn(self, num_bytes: int, num_tokens: int) -> None:
-        """Take an engine's word that ``num_bytes`` of text were ``num_tokens`` tokens."""
+        """Take an engine's word that ``num_bytes`` of text were ``num_tokens`` tokens.
+
+        One that would outweigh all others teaches nothing.
+        """
+        if num_tokens > _REMEMBERED_TOKENS:
+            return
         if self._tokens > _REMEMBERED_TOKENS:  # old ones fade, so that a new mix is followed
             self._bytes /= 2
             self._tokens /= 2

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken
 
 _REMEMBERED_BYTES = 64 * 1024 * 1024
+# To make tokens of as many characters takes some 50 ms, in which nothing else is routed.
+_MOST_NEW_CHARACTERS = 131_072
 
 
 class Tokenizer(Protocol):
-    """Makes tokens, uint32 little-endian."""
+    """Makes tokens, uint32 little-endian.  Raises InvalidArgument for text it makes none of."""
 
     def chat(self, text: str) -> bytes:
         """Tokens of a rendered chat, which has all its special tokens."""
@@ -42,7 +44,8 @@ class FileTokenizer:
     """The tokenizer of a ``tokenizer.json``.
 
     A special token parts the text before anything else is done to it.  So what stands between
-    two of them is made to tokens once, and remembered.
+    two of them is made to tokens once, and remembered.  Of very much new text at once it only
+    remembers the beginning, and makes no tokens.
     """
 
     def __init__(self, path: str) -> None:
@@ -64,20 +67,29 @@ class FileTokenizer:
 
     def chat(self, text: str) -> bytes:
         """Tokens of a rendered chat."""
-        return b"".join(map(self._piece, self._cut.split(text) if self._cut else [text]))
+        made, new_characters = [], 0
+        for piece in filter(None, self._cut.split(text) if self._cut else [text]):
+            tokens = self._remembered.get(piece)
+            if tokens is None:
+                new_characters += len(piece)
+                _check(new_characters)
+                tokens = as_token_bytes(self._tokenizer.encode(piece, add_special_tokens=False).ids)
+                self._remembered.put(piece, tokens, len(piece) + len(tokens))
+            made.append(tokens)
+        return b"".join(made)
 
     def prompt(self, text: str) -> bytes:
         """Tokens of a bare prompt."""
+        _check(len(text))
         return as_token_bytes(self._tokenizer.encode(text).ids) if text else b""
 
-    def _piece(self, text: str) -> bytes:
-        if not text:
-            return b""
-        tokens = self._remembered.get(text)
-        if tokens is None:
-            tokens = as_token_bytes(self._tokenizer.encode(text, add_special_tokens=False).ids)
-            self._remembered.put(text, tokens, len(text) + len(tokens))
-        return tokens
+
+def _check(new_characters: int) -> None:
+    if new_characters > _MOST_NEW_CHARACTERS:
+        raise InvalidArgument(
+            f"it has more than {_MOST_NEW_CHARACTERS} characters of new text",
+            characters=new_characters,
+        )
 
 
 def _before_any(added: list[AddedToken]) -> re.Pattern[str] | None:

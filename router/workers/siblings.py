@@ -1,4 +1,4 @@
-"""What the workers of one router tell each other: pins as they are written, and their load."""
+"""What the workers of one router tell each other: pins, load, and which nodes are to drain."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from router.conversations import Pin
 from router.dispatcher import Dispatcher
+from router.drains import Word
 from router.nodes import Home
 from router.turn import ConversationKey
 from router.workers.mailbox import Delivery, Mailbox, Seat
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Pins(msgspec.Struct, tag=0, array_like=True):
-    pins: list[tuple[ConversationKey, Home, int]]
+    pins: list[tuple[ConversationKey, Home, int, float, int]]
 
 
 class _Loads(msgspec.Struct, tag=1, array_like=True):
@@ -40,19 +41,23 @@ class _Loads(msgspec.Struct, tag=1, array_like=True):
     loads: dict[str, Load]
 
 
-class _WhatIsPinned(msgspec.Struct, tag=2, array_like=True):
+class _WhatIsKnown(msgspec.Struct, tag=2, array_like=True):
     worker: int
 
 
-_decode = msgspec.msgpack.Decoder(_Pins | _Loads | _WhatIsPinned).decode
+class _Drains(msgspec.Struct, tag=3, array_like=True):
+    words: dict[str, Word]
+
+
+_decode = msgspec.msgpack.Decoder(_Pins | _Loads | _WhatIsKnown | _Drains).decode
 _encode = msgspec.msgpack.encode
 
 
 @asynccontextmanager
 async def sharing(dispatcher: Dispatcher, seat: Seat) -> AsyncIterator[Siblings]:
-    """Share pins and load with the other workers while the context is open.
+    """Share pins, load and drains with the other workers while the context is open.
 
-    The nodes' load is that of all workers then.  Who starts is told the pins that are known.
+    The nodes' load is that of all workers then.  Who starts is told what is known.
     """
     siblings = Siblings(dispatcher, seat)
     write_elsewhere = dispatcher.on_pin
@@ -86,8 +91,9 @@ class Siblings:
         self._waiting: dict[int, dict[ConversationKey, Pin]] = {each: {} for each in seat.others}
         self._is_to_send = False
         self._sent_at = 0.0
+        self._drains_told: dict[str, Word] = {}
         self._mailbox = Mailbox(seat, self._receive)
-        question = _encode(_WhatIsPinned(seat.index))
+        question = _encode(_WhatIsKnown(seat.index))
         for sibling in seat.others:
             if self._mailbox.send(sibling, question) is Delivery.DONE:
                 break
@@ -102,7 +108,7 @@ class Siblings:
             loop.call_at(max(loop.time(), self._sent_at + _PAUSE_S), self._send_pins)
 
     async def run(self) -> None:
-        """Tell load as it changes, and what could not be told at once."""
+        """Tell load and drains as they change, and what could not be told at once."""
         tick = 0
         while True:
             tick += 1
@@ -110,8 +116,10 @@ class Siblings:
                 self._log_drops()
                 self._forget_the_silent()
                 self._send_loads(self._load.everything())
+                self._drains_told = {}  # nor does every datagram arrive
             else:
                 self._send_loads(self._load.changed())
+            self._send_drains()
             self._send_pins()
             await asyncio.sleep(_TICK_S)
 
@@ -136,7 +144,10 @@ class Siblings:
             while waiting:
                 some = list(islice(waiting.items(), _PINS_AT_ONCE))
                 if some != told:  # mostly, the same waits for all
-                    pins = [(key, pin.home, pin.committed_tokens) for key, pin in some]
+                    pins = [
+                        (key, pin.home, pin.committed_tokens, pin.written_at, pin.text_bytes)
+                        for key, pin in some
+                    ]
                     told, data = some, _encode(_Pins(pins))
                 delivery = self._mailbox.send(sibling, data)
                 if delivery is Delivery.FULL:
@@ -153,6 +164,14 @@ class Siblings:
             for sibling in self._waiting:
                 self._mailbox.send(sibling, data)  # what does not fit is told again soon
 
+    def _send_drains(self) -> None:
+        words = self._dispatcher.drains.words
+        if words != self._drains_told:
+            self._drains_told = words
+            data = _encode(_Drains(words))
+            for sibling in self._waiting:
+                self._mailbox.send(sibling, data)
+
     def _log_drops(self) -> None:
         if self.dropped > self._drops_logged:
             _log.warning("%d pins so far were not told to other workers", self.dropped)
@@ -167,11 +186,14 @@ class Siblings:
         message = _decode(data)
         if isinstance(message, _Pins):
             now = time.monotonic()
-            for key, home, committed_tokens in message.pins:
-                self._dispatcher.learn_pin(key, Pin(home, committed_tokens, now))
+            for key, home, tokens, written_at, text_bytes in message.pins:
+                self._dispatcher.learn_pin(key, Pin(home, tokens, now, written_at, text_bytes))
         elif isinstance(message, _Loads):
             self._heard_at[message.worker] = time.monotonic()
             self._load.take(message.worker, message.loads)
+        elif isinstance(message, _Drains):
+            self._dispatcher.learn_drains(message.words)
         else:
+            self._drains_told = {}
             for known in self._dispatcher.conversations.pins()[-_MAX_WAITING:]:
                 self._wait(message.worker, *known)

@@ -51,7 +51,7 @@ def run_workers(
             own_file = file and replace(file, given={**file.given, "http": http, "listen": listen})
             seat = Seat(index, config.workers, Path(folder))
             workers.append(_Worker(work, own, own_file, seat))
-        asyncio.run(_Supervisor(workers, reloads=file is not None).run(on_ready))
+        asyncio.run(_Supervisor(workers).run(on_ready))
 
 
 class _Worker:
@@ -99,17 +99,15 @@ class _Worker:
 
 
 class _Supervisor:
-    def __init__(self, workers: list[_Worker], *, reloads: bool) -> None:
+    def __init__(self, workers: list[_Worker]) -> None:
         self._workers = workers
-        self._reloads = reloads
         self._stopping = asyncio.Event()
 
     async def run(self, on_ready: Callable[[list[str]], None]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        if self._reloads:
-            loop.add_signal_handler(signal.SIGHUP, self._signal_all, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._signal_all, signal.SIGHUP)
         for worker in self._workers:
             worker.start()
         try:
@@ -176,6 +174,7 @@ def _work(
 ) -> None:
     """Be a worker: the main function of its process."""
     os.setpgrp()  # Ctrl-C is for the parent alone, which tells its workers
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the work listens for it
     logging.basicConfig(
         format=f"%(asctime)s %(levelname)s worker {seat.index}: %(message)s", level=log_level
     )
@@ -221,6 +220,7 @@ def _reserved(address: str) -> Iterator[str]:
             alone.bind((host.strip("[]"), port))
             port = alone.getsockname()[1]
             alone.close()
+            shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             shared.bind((host.strip("[]"), port))
         except OSError as error:

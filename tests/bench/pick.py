@@ -51,7 +51,6 @@ def _picks(prompt: Prompt, held: Mapping[str, Sequence[bytes]], times: int) -> S
     dispatcher = Dispatcher(RouterConfig(pools=(PoolConfig(nodes=nodes),)), clock=time.monotonic)
     for node in dispatcher.nodes():
         node.claims = claims = NodeClaims(SentText(node.name, 1, TextTree()))
-        claims.exact = True
         dispatcher.node_answered(node, _INCARNATION)
         if blocks := tuple(held[node.name]):
             claims.held.apply(NodeEvent(_INCARNATION, 1, _stored(blocks)))

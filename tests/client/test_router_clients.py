@@ -139,6 +139,15 @@ async def test_a_turn_is_a_route_and_a_report(client: Any, router: Router) -> No
     ]
 
 
+async def test_what_is_not_known_to_be_cached_is_not_reported_as_zero(
+    client: Any, router: Router
+) -> None:
+    await client.report(2, Outcome.OK)
+    await client.report(2, Outcome.OK, cached_tokens=0)
+
+    assert [request.HasField("cached_tokens") for request in router.requests] == [False, True]
+
+
 async def test_nodes_are_listed_with_state_and_counts(client: Any) -> None:
     policy, nodes = await client.list_nodes()
     assert policy == "sticky"

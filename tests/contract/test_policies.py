@@ -102,7 +102,7 @@ def test_every_candidate_gets_a_cost_of_as_many_parts_as_there_are_terms(
 def test_a_single_candidate_is_chosen(make: MakePolicy) -> None:
     (node,) = ready_nodes("a")
     for turn in turns(9):
-        for pin in (None, Pin(node.home, 100, 0.0)):
+        for pin in (None, Pin(node.home, 100, 0.0, 0.0)):
             assert pick([node], turn, pin, make(), NOW).node is node
 
 

@@ -46,13 +46,14 @@ def test_the_contract_holds_all_of_proto(tmp_path: Path) -> None:
     [
         ("bytes tokens = 2;", "bytes tokens = 7;", "tokens"),
         ("uint32 num_cached_tokens = 1;", "string num_cached_tokens = 1;", "changed type"),
+        ("uint32 num_cached_tokens = 1;", "repeated uint32 num_cached_tokens = 1;", "cardinality"),
         ("  optional uint32 end = 2;\n", "", "was deleted"),
         ("bytes block_table = 4;", "bytes table = 4;", "block_table"),
         ("REASON_KIND_EVICTED = 4;", "REASON_KIND_EVICTED = 44;", "4"),
         ("rpc Fork(ForkRequest)", "rpc Fork(ReleaseRequest)", "changed request type"),
         ("  rpc Reset(ResetRequest) returns (ResetResponse);\n", "", "was deleted"),
     ],
-    ids=["number", "type", "deletion", "name", "enum", "request", "rpc"],
+    ids=["number", "type", "cardinality", "deletion", "name", "enum", "request", "rpc"],
 )
 def test_a_breaking_change_is_noticed(
     tmp_path: Path, before: str, after: str, complaint: str

@@ -32,7 +32,8 @@ def dispatcher_over(
         pools=(PoolConfig(nodes=specs(names), policy=policy, hard=hard),),
         **{"pin_ttl_s": 1000.0, "route_ttl_s": 60.0, **settings},
     )
-    dispatcher = Dispatcher(config, clock=clock or Clock())
+    clock = clock or Clock()
+    dispatcher = Dispatcher(config, clock=clock, wall_clock=clock)
     answer_all(dispatcher)
     return dispatcher
 
@@ -82,7 +83,10 @@ def all_load(node: Node) -> tuple[int, ...]:
 
 
 class RememberedTexts:
-    """Claims that remember whole prompts: what a served turn began with is held, until cleared."""
+    """Claims that remember whole prompts: what an accepted turn began with is held.
+
+    One promise that was not kept is enough: the engine has lost everything else.
+    """
 
     def __init__(self) -> None:
         self.texts: list[Prompt] = []
@@ -96,10 +100,14 @@ class RememberedTexts:
         held = (each.num_tokens for each in self.texts if prompt.text.startswith(each.text))
         return max(held, default=0)
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None:
-        if delivered is not None and delivered < promised:
-            self.texts.clear()
+    def accepted(self, prompt: Prompt) -> None:
         self.texts.append(prompt)
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
+        has_lost = delivered is not None and delivered < promised
+        if has_lost:
+            self.texts[:] = [prompt]
+        return has_lost
 
     def clear(self) -> None:
         self.texts.clear()

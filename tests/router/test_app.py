@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,14 +17,16 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from prefix_cache.client import AsyncRouterClient, Outcome, RouteReason
+from prefix_cache.client import AsyncRouterClient, NodeState, Outcome, RouteReason
 from prefix_cache.errors import CannotListen
 from prefix_cache.testing import EngineConfig, Faults, running_engine
+from router import app
 from router.app import running
 from router.config import NodeSpec, PoolConfig, RouterConfig
 from tests.cli.commands import first_line
 from tests.cli.commands import running as running_command
 from tests.prometheus import values
+from tests.redis_servers import redis_server
 
 DEADLINE_S = 20.0
 
@@ -65,9 +70,11 @@ class Face:
 
 
 @asynccontextmanager
-async def running_router(engines: list[str]) -> AsyncIterator[tuple[Face, AsyncRouterClient]]:
+async def running_router(
+    engines: list[str], **settings: Any
+) -> AsyncIterator[tuple[Face, AsyncRouterClient]]:
     async with (
-        running(config_over(engines)) as (grpc, url),
+        running(config_over(engines, **settings)) as (grpc, url),
         aiohttp.ClientSession(url) as session,
         AsyncRouterClient(grpc) as client,
     ):
@@ -106,16 +113,39 @@ async def test_both_faces_show_one_router() -> None:
         ]
 
 
-async def test_a_wiped_engine_is_noticed_at_the_next_turn() -> None:
+async def test_a_node_told_to_drain_is_left_by_all_replicas_and_by_one_that_restarts() -> None:
+    with redis_server() as redis:
+        async with running_engine() as left, running_engine() as right:
+            engines = [left.url, right.url]
+            async with (
+                running_router(engines, redis=redis.url) as (_, told),
+                running_router(engines, redis=redis.url) as (_, other),
+            ):
+                await told.drain("a")
+                async with asyncio.timeout(DEADLINE_S):
+                    while (drained := await in_state(other, NodeState.DRAINING)) != ["a"]:
+                        assert drained == []
+            async with running_router(engines, redis=redis.url) as (proxy, restarted):
+                assert await in_state(restarted, NodeState.DRAINING) == ["a"]
+                asked = [await proxy.ask(f"chat-{number}", "Hello") for number in range(5)]
+                assert {answer.headers["x-prefix-cache-node"] for answer in asked} == {"b"}
+
+
+async def in_state(client: AsyncRouterClient, state: NodeState) -> list[str]:
+    _, nodes = await client.list_nodes()
+    return [node.name for node in nodes if node.state is state]
+
+
+async def test_a_wiped_engine_is_noticed_at_the_second_turn() -> None:
     """F093 on a real engine: what was promised and not delivered is counted, and then corrected."""
     async with running_engine() as engine, running_router([engine.url]) as (proxy, _):
-        said = {f"chat-{number}": f"{number} " * 500 for number in range(20)}
+        said = {f"chat-{number}": f"{number} " * 1_000 for number in range(20)}
         for conversation, text in said.items():
             await proxy.ask(conversation, text)
         for conversation, text in said.items():
             await proxy.ask(conversation, text, "And then?")
         sums = (await proxy.get("/nodes"))["sums"]
-        assert sums["delivered"] > 20 * 1_000
+        assert sums["delivered"] > 20 * 2_000
         before = sums["not_delivered"]
         assert before < 20 * 32  # the engine's blocks are not the router's pieces
 
@@ -127,10 +157,11 @@ async def test_a_wiped_engine_is_noticed_at_the_next_turn() -> None:
             for each in (await proxy.get("/conversations?limit=100"))["conversations"]
         }
 
-    (noticed, *corrected) = (last[conversation] for conversation in said)
-    assert noticed["promised"] > 900
-    assert noticed["delivered"] == 0
-    assert [turn["promised"] for turn in corrected] == [0] * 19
+    doubted, noticed, *corrected = (last[conversation] for conversation in said)
+    for turn in (doubted, noticed):
+        assert turn["promised"] > 1_900
+        assert turn["delivered"] == 0
+    assert [turn["promised"] for turn in corrected] == [0] * 18
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -189,11 +220,7 @@ async def test_an_address_in_use_is_told_and_nothing_is_left_behind() -> None:
     async with running_engine() as engine, running(config_over([engine.url])) as (_, url):
         place = urlsplit(url).netloc
         with pytest.raises(CannotListen, match=place):
-            async with running(
-                RouterConfig(
-                    pools=(PoolConfig(nodes=(NodeSpec("a", url=engine.url),)),), http=place
-                )
-            ):
+            async with running(replace(config_over([engine.url]), http=place)):
                 raise AssertionError("it listens there")
     assert asyncio.all_tasks() == before
 
@@ -253,3 +280,17 @@ def refused(url: str) -> None:
             return
         finally:
             connection.close()
+
+
+def test_a_router_takes_as_many_files_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, thresholds = resource.getrlimit(resource.RLIMIT_NOFILE), gc.get_threshold()
+    most = min(limits[1], 8192)
+    monkeypatch.setattr(app, "running", None)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most // 2, limits[1]))
+        with pytest.raises(TypeError):
+            app.run_router(config_over([]), lambda _: None)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (limits[1], limits[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        gc.set_threshold(*thresholds)

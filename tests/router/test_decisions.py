@@ -9,7 +9,9 @@ import pytest
 
 from prefix_cache.errors import UnknownRoute
 from router.decisions import MAX_CANDIDATES, Decisions
-from tests.router.dispatching import dispatcher_over, key, turn
+from router.dispatcher import Dispatcher
+from router.status import in_words
+from tests.router.dispatching import dispatcher_over, key, remember_texts, turn
 
 
 def test_a_decision_is_found_by_its_request_until_newer_ones_push_it_out() -> None:
@@ -76,3 +78,47 @@ def test_of_many_candidates_the_cheapest_are_kept_and_the_chosen_one_first() -> 
         ("B", "is FAILED"),
         ("Z", "is excluded"),
     ]
+
+
+@pytest.fixture
+def fleet() -> Dispatcher:
+    """26 nodes; the later in the alphabet, the less load."""
+    names = "".join(chr(ord("A") + number) for number in range(26))
+    dispatcher = dispatcher_over(names, policy="least_load")
+    for number, node in enumerate(dispatcher.nodes()):
+        node.in_flight_tokens = 100 * (26 - number)
+    return dispatcher
+
+
+def test_of_many_candidates_the_home_that_was_left_and_who_held_most_are_kept(
+    fleet: Dispatcher,
+) -> None:
+    """They say why: without them the home would seem gone, and nothing claimed by anybody."""
+    fleet.conversations.pin(key("other"), fleet.node("D").home, 100, written_at=0.0)
+    claims = remember_texts(fleet)
+    for name in "BC":
+        claims[name].texts.append(turn(tokens=64, text=b"text").prompt)
+    decisions = Decisions(max_decisions=1)
+    decision = fleet.decide(turn(key("other"), text=b"text"))
+    decisions.keep("request", decision)
+
+    kept = decisions.find("request")
+
+    assert "".join(each.node.name for each in kept.candidates) == "ZDCYXWVUTSRQPONM"
+    assert kept.available_tokens == decision.available_tokens == 64
+    assert in_words(kept) == in_words(decision)
+    assert in_words(kept) == ("its home D costs more: Z costs least (100.0), next is Y (200.0)")
+
+
+def test_of_many_that_were_left_out_the_home_is_kept(fleet: Dispatcher) -> None:
+    fleet.conversations.pin(key("other"), fleet.node("X").home, 100, written_at=0.0)
+    for node in fleet.nodes():
+        if node.name != "Z":
+            fleet.node_failed(node, "gone")
+    decisions = Decisions(max_decisions=1)
+    decisions.keep("request", fleet.decide(turn(key("other"))))
+
+    kept = decisions.find("request")
+
+    assert len(kept.left_out) == 16
+    assert in_words(kept) == "its home X is FAILED: Z is the only one that can take it"

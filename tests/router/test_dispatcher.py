@@ -68,7 +68,7 @@ def test_the_pin_is_written_when_the_node_accepts_the_turn(dispatcher: Dispatche
     route = dispatcher.route(turn(tokens=500))
     dispatcher.accepted(route)
 
-    assert dispatcher.conversations.get(CHAT) == Pin(Home(route.node.name, 1), 500, 1000.0)
+    assert dispatcher.conversations.get(CHAT) == Pin(Home(route.node.name, 1), 500, 1000.0, 1000.0)
     dispatcher.not_served(route)  # the client went away
     assert serve(dispatcher).decision.reason is RouteReason.PINNED
 
@@ -79,9 +79,9 @@ def test_whoever_shares_pins_is_told_of_each_that_is_written_here() -> None:
     dispatcher.on_pin = lambda conversation, pin: told.append((conversation, pin))
     serve(dispatcher, CHAT, 300)
     serve(dispatcher, None, 300)
-    dispatcher.learn_pin(key("other"), Pin(Home("a", 1), 7, 0.0))
+    dispatcher.learn_pin(key("other"), Pin(Home("a", 1), 7, 0.0, 0.0))
 
-    assert told == [(CHAT, Pin(Home("a", 1), 300, 1000.0))]
+    assert told == [(CHAT, Pin(Home("a", 1), 300, 1000.0, 1000.0))]
 
 
 def test_a_pin_learnt_from_another_router_is_followed(dispatcher: Dispatcher) -> None:
@@ -102,12 +102,64 @@ def test_what_another_router_sent_home_counts_against_what_is_claimed_elsewhere(
     for node in dispatcher.nodes():
         node.claims = RememberedTexts()
     half, whole = b"x" * 400, b"x" * 800
-    dispatcher.node("b").claims.served(Prompt(400, half), 0, None)
-    dispatcher.learn_pin(CHAT, Pin(Home("a", 1), 700, 0.0))
+    dispatcher.node("b").claims.accepted(Prompt(400, half))
+    dispatcher.learn_pin(CHAT, Pin(Home("a", 1), 700, 0.0, 0.0))
     route = dispatcher.route(Turn(CHAT, Prompt(800, whole)))
 
     assert (route.node.name, route.decision.reason) == ("a", RouteReason.PINNED)
     assert (route.decision.promised_tokens, route.decision.available_tokens) == (700, 700)
+
+
+def test_of_two_pins_the_one_written_later_counts(dispatcher: Dispatcher, clock: Clock) -> None:
+    """Whichever comes first: a directory may bring back old ones."""
+    route = serve(dispatcher)  # at 1000.0
+    other = next(name for name in "abc" if name != route.node.name)
+    dispatcher.learn_pin(CHAT, Pin(Home(other, 1), 50, clock.now, 999.0))
+    assert serve(dispatcher).node is route.node
+
+    dispatcher.learn_pin(CHAT, Pin(Home(other, 1), 50, clock.now, 1001.0))
+    assert serve(dispatcher).node.name == other
+
+
+def test_another_routers_pin_convicts_no_engine() -> None:
+    """What was promised on its word counts as not delivered, and says nothing of the rest."""
+    dispatcher = dispatcher_over("a")
+    (claims,) = remember_texts(dispatcher).values()
+    claims.accepted(turn(tokens=10, text=b"others").prompt)
+    dispatcher.learn_pin(CHAT, Pin(Home("a", 1), 700, 0.0, 0.0))
+    route = dispatcher.route(turn(tokens=800, text=b"long"))
+    dispatcher.served(route, cached_tokens=0)
+
+    assert route.decision.promised_tokens == 700
+    assert dispatcher.ledger.sums.not_delivered == 700
+    assert [prompt.text for prompt in claims.texts] == [b"others"]
+
+
+def test_what_was_promised_before_a_loss_was_noticed_notices_no_second_one() -> None:
+    """Ten turns are under way when the engine loses its cache: the first to end tells it all."""
+    dispatcher = dispatcher_over("a")
+    (claims,) = remember_texts(dispatcher).values()
+    texts = [b"%d" % number for number in range(10)]
+    for text in texts:
+        claims.accepted(turn(tokens=100, text=text).prompt)
+    routes = [dispatcher.route(turn(key(text), 110, text=text)) for text in texts]
+    for route in routes:
+        dispatcher.accepted(route)
+        dispatcher.served(route, cached_tokens=0)
+
+    assert [prompt.text for prompt in claims.texts] == texts
+
+
+def test_a_prompt_is_at_its_node_though_the_client_left_before_the_end(
+    dispatcher: Dispatcher,
+) -> None:
+    claims = remember_texts(dispatcher)
+    route = dispatcher.route(turn(text=b"hello"))
+    dispatcher.accepted(route)
+    dispatcher.not_served(route)
+
+    assert [prompt.text for prompt in claims[route.node.name].texts] == [b"hello"]
+    assert dispatcher.decide(turn(text=b"hello and more")).promised_tokens == 100
 
 
 def test_a_pin_read_back_is_no_news_of_what_is_at_home(dispatcher: Dispatcher) -> None:
@@ -261,6 +313,7 @@ def test_a_turn_without_tokens_is_routed_by_load_and_counted(dispatcher: Dispatc
         serve(dispatcher, key(number), 10)
     serve(dispatcher, key("hashed"), 10)
     hashed = dispatcher.route(turn(key("hashed"), 10, text=b"hello"))
+    dispatcher.accepted(hashed)
     dispatcher.served(hashed, cached_tokens=0)
 
     assert dispatcher.unhashable == 31
@@ -334,6 +387,7 @@ def test_what_a_past_life_served_makes_no_claim_in_the_next(dispatcher: Dispatch
     claims = remember_texts(dispatcher)
     route = dispatcher.route(turn(text=b"hello"))
     dispatcher.node_answered(route.node, 2)
+    dispatcher.accepted(route)
     dispatcher.served(route, cached_tokens=0)
 
     assert claims[route.node.name].texts == []
@@ -428,9 +482,9 @@ def two_pools() -> Dispatcher:
     return dispatcher
 
 
-def test_these_claims_hold_what_was_served() -> None:
+def test_these_claims_hold_what_was_accepted() -> None:
     """The stand-in that stories above are told with."""
     claims = RememberedTexts()
-    claims.served(turn(tokens=10, text=b"ab").prompt, 0, 0)
+    claims.accepted(turn(tokens=10, text=b"ab").prompt)
     assert claims.held_tokens(turn(tokens=20, text=b"abc").prompt) == 10
     assert claims.held_tokens(turn(tokens=20, text=b"a").prompt) == 0

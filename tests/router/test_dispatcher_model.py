@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,7 @@ from router.config import NodeSpec
 from router.conversations import Pin
 from router.nodes import Home, Node
 from router.open_routes import OpenRoute
+from router.policies import RandomChoice
 from router.turn import ConversationKey, Turn
 from tests.router.clock import Clock
 from tests.router.dispatching import (
@@ -64,6 +66,9 @@ class DispatcherMachine(RuleBasedStateMachine):
             pin_ttl_s=PIN_TTL_S,
             route_ttl_s=ROUTE_TTL_S,
         )
+        if policy == "random":
+            # What the same steps lead to must be the same: Hypothesis takes them again.
+            self.dispatcher.default_pool.policy = RandomChoice(Random(0))
         remember_texts(self.dispatcher)
         self.nodes: list[Node] = list(self.dispatcher.nodes())  # those gone included
         self.open: list[Opened] = []
@@ -104,7 +109,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         if home is None:
             assert route.decision.reason is RouteReason.NEW
         else:
-            at_home = route.node.home == home
+            at_home = _lives(route.node, home)
             assert route.decision.reason is (RouteReason.PINNED if at_home else RouteReason.MOVED)
         opened = Opened(route)
         if reported:
@@ -169,15 +174,20 @@ class DispatcherMachine(RuleBasedStateMachine):
         expected = NodeState.DRAINING if node.told_to_drain else NodeState.READY
         assert node.state is (NodeState.GONE if was_gone else expected)
 
-    @rule(position=positions, event=st.sampled_from(["draining", "failed", "drain", "undo"]))
+    @rule(
+        position=positions, event=st.sampled_from(["draining", "failed", "ended", "drain", "undo"])
+    )
     def change(self, position: int, event: str) -> None:
         node = self.nodes[position % len(self.nodes)]
         if event == "draining":
             self.dispatcher.node_draining(node)
         elif event == "failed":
             self.dispatcher.node_failed(node, "no answer")
-        else:
-            self.dispatcher.drain(node, drain=event == "drain")
+        elif event == "ended":
+            self.dispatcher.node_lost_its_cache(node)
+            assert node.claims.held_tokens(turn(None, 9, text=b"one").prompt) == 0
+        elif node.state is not NodeState.GONE:
+            self.dispatcher.drain(node.name, drain=event == "drain")
 
     @rule(position=positions)
     def remove(self, position: int) -> None:
@@ -264,11 +274,16 @@ class DispatcherMachine(RuleBasedStateMachine):
             if each.route.turn.conversation == asked.conversation
         ][-1:]
         for home in [*([pinned] if pinned else []), *latest]:
-            if any(node.state is NodeState.READY and node.home == home for node in self.nodes) and (
-                home.node not in asked.exclude
+            if home.node not in asked.exclude and any(
+                node.state is NodeState.READY and _lives(node, home) for node in self.nodes
             ):
                 return home
         return pinned
+
+
+def _lives(node: Node, home: Home) -> bool:
+    """Whether it is the node's present life; lives are counted, so the first known is 1."""
+    return home == node.home or (home == Home(node.name, 0) and node.incarnation == 1)
 
 
 DispatcherMachine.TestCase.settings = settings(

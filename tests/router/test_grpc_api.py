@@ -33,7 +33,15 @@ from router.dispatcher import Dispatcher
 from router.token_prompt import prompt_from_wire
 from router.turn import ConversationKey, Prompt
 from tests.node.nodes import status_of
-from tests.router.dispatching import CHAT, answer_all, dispatcher_over, serve, specs, turn
+from tests.router.dispatching import (
+    CHAT,
+    answer_all,
+    dispatcher_over,
+    remember_texts,
+    serve,
+    specs,
+    turn,
+)
 
 Stub: TypeAlias = "router_pb2_grpc.RouterServiceAsyncStub"
 
@@ -199,6 +207,33 @@ async def test_a_report_of_more_cached_tokens_than_the_prompt_has_changes_nothin
     assert sum(node.cached_tokens for node in nodes) == 10
 
 
+async def test_a_report_that_does_not_say_what_was_cached_accuses_nobody(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    """It is not a word of 0, which would say that the node has lost what it is claimed to hold."""
+    claims = remember_texts(dispatcher)
+    for cached_tokens in (0, None):
+        route = await router.route("chat", prompt=RoutePrompt(WHO, [1] * 100))
+        await router.report(route.route_id, Outcome.OK, cached_tokens=cached_tokens)
+
+    sums = dispatcher.ledger.sums
+    assert (sums.turns, sums.turns_without_word) == (2, 1)
+    assert (sums.promised, sums.not_delivered, sums.told_tokens) == (100, 0, 100)
+    assert len(claims[route.node].texts) == 2
+
+
+async def test_of_a_prompt_whose_length_nobody_said_no_part_is_counted(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    turn = await router.route("chat")
+
+    await router.report(turn.route_id, Outcome.OK, cached_tokens=96, committed_tokens=200)
+
+    sums = dispatcher.ledger.sums
+    assert (sums.turns, sums.turns_without_word, sums.prompt_tokens) == (1, 1, 0)
+    assert (await router.route("chat")).reason is RouteReason.PINNED
+
+
 async def test_a_prompt_given_by_its_tokens_goes_where_they_are_held(
     router: AsyncRouterClient, dispatcher: Dispatcher
 ) -> None:
@@ -337,7 +372,7 @@ async def test_pins_of_other_routers_are_followed_and_one_who_gives_up_is_not_ro
     dispatcher: Dispatcher, decisions: Decisions
 ) -> None:
     """F056, F059: who cancels while the directory is asked leaves nothing behind."""
-    shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0)})
+    shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0, 0.0)})
     async with (
         serving(router_service(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
         AsyncRouterClient(address) as router,
@@ -379,6 +414,52 @@ async def test_a_decision_is_explained_before_it_is_taken_and_afterwards(
         await router.explain_request("request-2")
 
 
+async def test_a_turn_of_route_is_explained_afterwards_by_its_id(
+    router: AsyncRouterClient,
+) -> None:
+    route = await router.route("chat", 100, exclude=["a"])
+
+    explained = await router.explain_request(str(route.route_id))
+
+    assert (explained.node, explained.reason) == (route.node, RouteReason.NEW)
+    assert explained.left_out == {"a": "is excluded"}
+
+
+async def test_a_turn_is_explained_by_the_pins_of_other_routers(
+    dispatcher: Dispatcher, decisions: Decisions
+) -> None:
+    shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0, 0.0)})
+    shared.may_answer.set()
+    async with (
+        serving(router_service(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
+        AsyncRouterClient(address) as router,
+    ):
+        explained = await router.explain("chat", 100)
+
+    assert (explained.node, explained.reason) == ("f", RouteReason.PINNED)
+
+
+@pytest.mark.parametrize("policy", ["sticky", "round_robin"])
+async def test_a_turn_of_no_conversation_is_explained_as_the_next_one_is_routed(
+    policy: str,
+) -> None:
+    dispatcher = dispatcher_over("abc", policy=policy)
+    service = router_service(dispatcher, Decisions(max_decisions=1))
+    explained, routed = [], []
+    async with (
+        serving(service, ["127.0.0.1:0"]) as (address,),
+        AsyncRouterClient(address) as router,
+    ):
+        for _ in range(6):
+            explained.append((await router.explain("")).node)
+            route = await router.route("")
+            await router.report(route.route_id, Outcome.NOT_SERVED)
+            routed.append(route.node)
+
+    assert explained == routed
+    assert len(set(routed)) > 1
+
+
 class HeldHashes:
     """Claims of blocks by their hashes."""
 
@@ -392,7 +473,10 @@ class HeldHashes:
         held = itertools.takewhile(self._held.__contains__, prompt.block_hashes)
         return prompt.block_size * len(list(held))
 
-    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> None: ...
+    def accepted(self, prompt: Prompt) -> None: ...
+
+    def served(self, prompt: Prompt, promised: int, delivered: int | None) -> bool:
+        return False
 
     def clear(self) -> None: ...
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import generate_latest
 
+from prefix_cache.client import NodeEvent
+from prefix_cache.index import Cleared
 from router.claims.node_claims import NodeClaims
 from router.claims.sent_text import SentText
 from router.claims.text_tree import TextTree
@@ -108,20 +110,22 @@ def test_the_counts_are_those_of_what_happened() -> None:
 
 def test_what_claims_are_worth_is_told_of_each_node() -> None:
     dispatcher = dispatcher_over("ab")
-    claims = NodeClaims(SentText("a", 100, TextTree()))
-    claims.exact, claims.tokens_differ = True, True
-    dispatcher.node("a").claims = claims
-    claims.sent.served(turn(text=bytes(640)).prompt, promised=1_000, delivered=0)
+    a, b = (NodeClaims(SentText(name, 100, TextTree())) for name in "ab")
+    dispatcher.node("a").claims, dispatcher.node("b").claims = a, b
+    a.held.apply(NodeEvent(1, 1, Cleared()))
+    b.tokens_differ = True
+    for _ in range(2):
+        b.sent.served(turn(text=bytes(640)).prompt, promised=2_000, delivered=0)
 
     now = scrape(dispatcher)
 
-    for name, a, b in (
+    for name, of_a, of_b in (
         ("exact_claims", 1, 0),
-        ("tokenization_mismatch", 1, 0),
-        ("claims_forgotten_total", 1, 0),
+        ("tokenization_mismatch", 0, 1),
+        ("claims_forgotten_total", 0, 1),
     ):
-        assert now[f"{name}{{node=a,pool=default}}"] == a
-        assert now[f"{name}{{node=b,pool=default}}"] == b
+        assert now[f"{name}{{node=a,pool=default}}"] == of_a
+        assert now[f"{name}{{node=b,pool=default}}"] == of_b
 
 
 def test_a_node_that_is_gone_is_no_series_any_more() -> None:

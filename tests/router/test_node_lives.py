@@ -116,6 +116,28 @@ def test_a_restart_between_two_probes_is_a_failure_too(dispatcher: Dispatcher) -
     assert dispatcher.route(turn()).decision.reason is MOVED
 
 
+def test_the_first_sight_of_a_life_is_no_restart(dispatcher: Dispatcher) -> None:
+    """Its cache node came after its engine; until then its life was unknown."""
+    late = dispatcher.add_node("default", NodeSpec("late", "h:1"))
+    for name in "abc":
+        dispatcher.node_failed(dispatcher.node(name), "the test wants one")
+    dispatcher.node_answered(late, 0)
+    serve(dispatcher, CHAT, 480)
+    before = dispatcher.route(turn(key("before"), text=b"x"))
+
+    dispatcher.node_answered(late, 7)
+    dispatcher.served(before, cached_tokens=0)
+    dispatcher.node_answered(dispatcher.node("a"), 1)
+
+    assert (late.state, late.failures) == (NodeState.READY, 0)
+    assert dispatcher.holdings(late).committed_tokens == 480
+    assert dispatcher.route(turn()).decision.reason is PINNED
+    dispatcher.node_answered(late, 8)
+    assert late.failures == 1
+    assert dispatcher.holdings(late).committed_tokens == 0
+    assert dispatcher.decide(turn()).reason is MOVED
+
+
 def test_a_node_back_in_the_same_life_still_holds_its_conversations(
     dispatcher: Dispatcher,
 ) -> None:
@@ -181,7 +203,7 @@ def test_who_tells_a_node_to_drain_is_obeyed_until_he_takes_it_back(
     def state() -> NodeState:
         return home.state
 
-    dispatcher.drain(home)
+    dispatcher.drain(home.name)
     assert state() is NodeState.DRAINING
     dispatcher.node_answered(home, 1)
     assert state() is NodeState.DRAINING
@@ -190,7 +212,7 @@ def test_who_tells_a_node_to_drain_is_obeyed_until_he_takes_it_back(
     assert state() is NodeState.DRAINING
     assert dispatcher.route(turn()).node is not home
 
-    dispatcher.drain(home, drain=False)
+    dispatcher.drain(home.name, drain=False)
     assert state() is NodeState.JOINING
     dispatcher.node_answered(home, 2)
     assert state() is NodeState.READY

@@ -39,7 +39,7 @@ def node(name: str, state: NodeState = NodeState.READY, incarnation: int = 1) ->
 
 
 def pin(name: str, incarnation: int = 1) -> Pin:
-    return Pin(Home(name, incarnation), 480, 0.0)
+    return Pin(Home(name, incarnation), 480, 0.0, 0.0)
 
 
 def picked(
@@ -168,3 +168,55 @@ def test_with_no_node_left_the_error_says_why_for_each() -> None:
 def test_a_pool_without_a_node_says_so() -> None:
     with pytest.raises(NoNodeAvailable, match="the pool has no node"):
         picked([])
+
+
+# --- pins of other routers ------------------------------------------------------------------
+
+
+def learned(tokens: int = 480, written_at: float = 5.0) -> Pin:
+    return Pin(Home("a", 1), tokens, 0.0, written_at, is_learned=True)
+
+
+def promised(home: Node, pinned: Pin, tokens: int = 500) -> tuple[int, bool]:
+    decision = pick([home], turn(tokens=tokens, text=b"x"), pinned, Priced({}), 0.0)
+    return decision.promised_tokens, decision.rests_on_pin
+
+
+def test_what_another_router_sent_home_counts_for_prompts_that_can_go_on_from_it() -> None:
+    home = node("a")
+    assert promised(home, learned()) == (480, True)
+    assert promised(home, learned(), tokens=480) == (480, True)
+    assert promised(home, learned(), tokens=479) == (0, False)  # it was made shorter
+    assert promised(home, pin("a")) == (0, False)  # our own: claims here know of it
+
+
+def test_routers_that_estimate_tokens_differently_compare_bytes() -> None:
+    """One of them counts a token for four bytes, the other learnt that it is a token each."""
+    home = node("a")
+    sent = learned()._replace(committed_tokens=4_000, text_bytes=4_000)
+    for text_bytes, tokens, expected in ((5_000, 1_250, 1_000), (4_000, 1_000, 1_000)):
+        asked = turn(tokens=tokens, text=bytes(text_bytes))
+        assert pick([home], asked, sent, Priced({}), 0.0).promised_tokens == expected
+    shorter = turn(tokens=3_999, text=bytes(3_999))
+    assert pick([home], shorter, sent, Priced({}), 0.0).promised_tokens == 0
+
+
+def test_what_claims_here_know_better_rests_on_no_pin() -> None:
+    home = node("a")
+    home.claims = claims = RememberedTexts()
+    claims.accepted(turn(tokens=490, text=b"x").prompt)
+    assert promised(home, learned()) == (490, False)
+
+
+def test_a_pin_from_before_the_cache_was_lost_says_nothing() -> None:
+    home = node("a")
+    home.lost_at = 5.0
+    assert promised(home, learned(written_at=5.0)) == (0, False)
+    assert promised(home, learned(written_at=5.1)) == (480, True)
+
+
+def test_a_home_of_unknown_life_is_the_first_that_is_known() -> None:
+    first, next_one = node("a", incarnation=7), node("a", incarnation=8)
+    first.first_incarnation = next_one.first_incarnation = 7
+    assert picked([first, node("b")], pin("a", 0)).reason is RouteReason.PINNED
+    assert picked([next_one, node("b")], pin("a", 0)).reason is RouteReason.MOVED

@@ -334,7 +334,7 @@ def test_a_hot_node_is_left_one_conversation_at_a_time() -> None:
     hot, *others = pool.nodes.values()
     chats = [key(number) for number in range(8)]
     for chat in chats:
-        dispatcher.conversations.pin(chat, hot.home, 1_000)
+        dispatcher.conversations.pin(chat, hot.home, 1_000, written_at=0.0)
     for node in others:
         node.in_flight_tokens = 3_000
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from router.conversations import Pin
 from router.dispatcher import Dispatcher
 from router.nodes import Home
 from router.status import conversations_document, explanation_document, nodes_document
@@ -51,6 +50,17 @@ def test_the_conversations_used_last_are_shown_first(dispatcher: Dispatcher) -> 
     }
 
 
+def test_no_more_than_a_thousand_conversations_are_shown_at_once(dispatcher: Dispatcher) -> None:
+    for number in range(1_001):
+        serve(dispatcher, key(number))
+
+    shown = conversations_document(dispatcher, limit=999_999_999)
+
+    assert len(shown["conversations"]) == 1_000
+    assert (shown["limit"], shown["remembered"]) == (1_000, 1_001)
+    assert conversations_document(dispatcher, limit=3)["limit"] == 3
+
+
 def test_long_keys_are_clipped_where_they_are_shown(dispatcher: Dispatcher) -> None:
     serve(dispatcher, key("c" * 600, "t" * 300))
 
@@ -91,7 +101,7 @@ def test_every_node_is_shown_with_its_load_and_what_it_served(dispatcher: Dispat
     }
     assert document["policies"] == {"default": "sticky"}
     assert document["conversations"] == 1
-    assert (document["sums"]["unhashable"], document["sums"]["hit_rate"]) == (400, 0.25)
+    assert (document["sums"]["unhashable"], document["sums"]["hit_rate"]) == (300, 0.25)
 
 
 def test_an_engine_that_gives_no_word_has_no_hit_rate(dispatcher: Dispatcher) -> None:
@@ -172,5 +182,5 @@ def test_the_reason_is_told_in_words() -> None:
         "its home a was restarted and holds nothing of it: a is the only one that can take it"
     )
 
-    dispatcher.learn_pin(CHAT, Pin(Home("z", 1), 10, 0.0))
+    dispatcher.conversations.pin(CHAT, Home("z", 1), 10, written_at=0.0)
     assert words(dispatcher) == "its home z is gone: a is the only one that can take it"

@@ -7,119 +7,26 @@ import json
 import logging
 import os
 import socket
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from prefix_cache.client import AsyncNodeClient, NodeInfo, NodeState
-from prefix_cache.index import Identity
-from prefix_cache.index.block_hash import BlockHasher
-from prefix_cache.index.tokens import as_token_bytes
 from prefix_cache.testing import EngineConfig
 from prefix_cache.testing import running_engine as running_test_engine
 from router.claims.node_claims import NodeClaims
-from router.config import NodeSpec, PoolConfig, RouterConfig
-from router.dispatcher import Dispatcher
+from router.config import PoolConfig
 from router.engine_probe import EngineProbe
-from router.nodes import Node
 from router.prompts import BodyReader
 from router.turn import Prompt
-from router.watcher import Watchers
 from tests.node.nodes import node_process, running_node
+from tests.router.probed import DEADLINE_S, WHO, fleet, prompt, running_engine, store, until
 
-DEADLINE_S = 20.0
-WHO = Identity("m")
 TEXT = Prompt(200, b"x" * 200)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.005)
-
-
-@dataclass
-class Engine:
-    """What a bare engine answers to probes."""
-
-    url: str = ""
-    health: int = 200
-    models: object = field(default_factory=lambda: {"data": [{"id": "m"}, {"id": "lora"}]})
-
-
-@asynccontextmanager
-async def running_engine() -> AsyncIterator[Engine]:
-    engine = Engine()
-
-    async def health(_: web.Request) -> web.Response:
-        return web.Response(status=engine.health)
-
-    async def models(_: web.Request) -> web.Response:
-        return web.json_response(engine.models)
-
-    app = web.Application()
-    app.add_routes([web.get("/health", health), web.get("/v1/models", models)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    engine.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield engine
-    finally:
-        await runner.cleanup()
-
-
-@dataclass
-class Fleet:
-    dispatcher: Dispatcher
-    watchers: Watchers
-
-    async def join(self, name: str, address: str = "", url: str = "") -> Node:
-        """Take a node in; it was probed once."""
-        node = self.dispatcher.add_node("default", NodeSpec(name, address, url))
-        await self.watchers.start(node)
-        return node
-
-    async def leave(self, node: Node) -> None:
-        self.dispatcher.remove_node(node)
-        await self.watchers.stop(node)
-
-
-@asynccontextmanager
-async def fleet(pool: PoolConfig | None = None) -> AsyncIterator[Fleet]:
-    """A router without nodes that probes eagerly."""
-    config = RouterConfig(pools=(pool or PoolConfig(),), probe_interval_s=0.02, probe_timeout_s=2.0)
-    dispatcher = Dispatcher(config)
-    watchers = Watchers(dispatcher, config)
-    try:
-        yield Fleet(dispatcher, watchers)
-    finally:
-        await watchers.close()
-
-
-def prompt(*tokens: int, block_size: int = 16) -> Prompt:
-    hasher = BlockHasher(block_size, None)
-    packed = as_token_bytes(tokens)
-    whole = len(tokens) // block_size * block_size * 4
-    chain = hasher.split(hasher.chain(hasher.root(WHO), packed[:whole], {}))
-    return Prompt(len(tokens), b"", chain, block_size)
-
-
-async def store(address: str, *tokens: int) -> None:
-    async with AsyncNodeClient(address) as node:
-        sequence = await node.acquire(WHO, list(tokens))
-        await node.commit(sequence.id, len(tokens))
-        await node.release(sequence.id)
-
-
 FIRST = prompt(*range(65))
 PLAIN = PoolConfig(tokenizer="bytes", chat_template="plain")
 
@@ -165,16 +72,35 @@ async def test_an_engine_nobody_listens_for_failed_and_keeps_nobody_from_startin
         assert node.state is NodeState.FAILED
 
 
-async def test_what_was_sent_to_an_engine_is_forgotten_when_it_comes_back() -> None:
-    async with running_engine() as engine, fleet() as router:
-        node = await router.join("a", url=engine.url)
-        node.claims.served(TEXT, 0, None)
-        assert node.claims.held_tokens(TEXT) == 192
-        engine.health = 503
-        await until(lambda: node.state is NodeState.FAILED)
-        engine.health = 200
-        await until(lambda: node.state is NodeState.READY)
-        assert node.claims.held_tokens(TEXT) == 0
+async def test_those_that_hang_keep_nobody_from_being_seen() -> None:
+    """More of them than an HTTP client commonly keeps connections."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as silent:
+        async with running_engine() as engine, fleet() as router:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            hanging = [
+                asyncio.create_task(router.join(f"hanging-{number}", url=url))
+                for number in range(110)
+            ]
+            await until(lambda: len(list(router.dispatcher.nodes())) == 110)
+            node = await router.join("well", url=engine.url)
+            assert node.state is NodeState.READY
+            for task in hanging:
+                task.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_pauses_between_probes_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[float, float]] = []
+
+    def uniform(_: Random, least: float, most: float) -> float:
+        drawn.append((least, most))
+        return 0.0
+
+    monkeypatch.setattr(Random, "uniform", uniform)
+    async with running_engine() as engine, fleet(interval_s=600.0) as router:
+        await router.join("a", url=engine.url)
+        await until(lambda: engine.probes > 3)
+    assert set(drawn) == {(0.8, 1.2)}
 
 
 async def test_a_fault_of_the_router_does_not_end_the_probes(
@@ -220,6 +146,18 @@ async def test_live_sequences_are_reported() -> None:
         await until(lambda: node.reported_running == 1)
 
 
+async def test_what_a_node_reported_to_run_is_over_when_it_is_away(tmp_path: Path) -> None:
+    address = f"unix://{tmp_path}/node"
+    async with running_engine() as engine, fleet() as router:
+        with node_process(listen=[address]):
+            node = await router.join("a", address, engine.url)
+            async with AsyncNodeClient(address) as client:
+                await client.acquire(WHO, [1, 2, 3])
+                await until(lambda: node.reported_running == 1)
+        await until(lambda: node.reported_running == 0)
+        assert node.state is NodeState.READY
+
+
 async def test_a_restarted_node_holds_nothing_of_before(tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/node"
     async with fleet() as router:
@@ -258,6 +196,16 @@ async def test_a_node_of_another_block_size_is_refused_by_its_pool(
         await until(lambda: second.state is NodeState.READY)
 
 
+async def test_a_node_that_is_away_has_no_say_in_the_block_size() -> None:
+    async with running_node(block_size=64) as other, fleet() as router:
+        with node_process() as process:
+            first = await router.join("a", process.address)
+            assert first.state is NodeState.READY
+        await until(lambda: first.state is NodeState.FAILED)
+        second = await router.join("b", other.address)
+        assert second.state is NodeState.READY
+
+
 async def test_a_node_without_a_block_size_is_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,7 +224,7 @@ async def test_a_node_without_a_block_size_is_refused(
 # --- both -----------------------------------------------------------------------------------
 
 
-async def test_an_engine_goes_on_without_its_cache_node_but_claims_nothing(
+async def test_an_engine_goes_on_without_its_cache_node_but_claims_no_blocks(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"unix://{tmp_path}/node"
@@ -355,7 +303,9 @@ async def test_an_engine_that_does_not_tokenize_is_believed(
     async with running_node() as running, running_engine() as engine, fleet(PLAIN) as router:
         node = await router.join("a", running.address, engine.url)
         assert isinstance(node.claims, NodeClaims)
-        assert (node.claims.exact, node.claims.tokens_differ) == (True, False)
+        claims = node.claims
+        await until(lambda: claims.exact)
+        assert not claims.tokens_differ
         assert "its tokens were not checked" in caplog.text
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
 
-from prefix_cache.client import NodeClient
+from prefix_cache.client import AsyncNodeClient, AsyncSession, NodeClient, Operation, Result
 from prefix_cache.index import Identity
 from prefix_cache.node import Node, NodeConfig, node_service
 from prefix_cache.plain_template import render, utf8_tokens
 from prefix_cache.serving import serving
-from prefix_cache.testing import Faults
+from prefix_cache.testing import Faults, told_memory
 from tests.node.nodes import RunningNode, node_process, running_node
 from tests.testing.engines import DEADLINE_S, cached, engine_client, text_of, until
 
@@ -93,6 +93,63 @@ async def test_an_engine_goes_on_alone_while_its_node_is_away() -> None:
                     answer = await client.chat(QUESTION)
                 assert cached(answer) == 0
                 assert cached(await client.chat(QUESTION)) == 64
+
+
+ALONE = "the engine goes on alone, its cache node cannot be told anything"
+
+
+async def test_a_node_that_falls_silent_is_waited_for_once_and_told_again_when_it_wakes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(told_memory, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(told_memory, "_RETRY_INTERVAL_S", 0.05)
+    asked = 0
+    step = AsyncSession.step
+
+    async def counted(self: AsyncSession, operations: Sequence[Operation]) -> list[Result]:
+        nonlocal asked
+        asked += 1
+        return await step(self, operations)
+
+    with node_process() as node, NodeClient(node.address) as there:
+        async with engine_client(node=node.address) as client:
+            await client.chat(QUESTION)
+            monkeypatch.setattr(AsyncSession, "step", counted)
+            node.signal(signal.SIGSTOP)
+            assert cached(await client.chat(QUESTION)) == 64
+            asked_once = asked
+            for _ in range(5):
+                assert cached(await client.chat(QUESTION)) == 64
+            assert (asked_once, asked) == (1, 1)
+            node.signal(signal.SIGCONT)
+
+            before = there.stats().cached
+            deadline = time.monotonic() + DEADLINE_S
+            while there.stats().cached == before:
+                assert time.monotonic() < deadline
+                await client.chat("Another question altogether?")
+    assert caplog.text.count(ALONE) == 1
+
+
+async def test_a_node_of_another_block_size_is_complained_about_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, node: RunningNode
+) -> None:
+    monkeypatch.setattr(told_memory, "_RETRY_INTERVAL_S", 0.01)
+    tried = 0
+
+    class Counted(AsyncNodeClient):
+        async def __aenter__(self) -> Self:
+            nonlocal tried
+            tried += 1
+            return await super().__aenter__()
+
+    monkeypatch.setattr(told_memory, "AsyncNodeClient", Counted)
+    async with engine_client(node=node.address, block_size=32) as client:
+        for expected in (0, 64, 64):
+            assert cached(await client.chat(QUESTION)) == expected
+        await until(lambda: tried > 3)
+    assert caplog.text.count(ALONE) == 1
+    assert "block_size" in caplog.text
 
 
 async def test_a_node_without_room_does_not_stop_the_engine() -> None:

@@ -97,6 +97,24 @@ def test_a_block_whose_parent_is_not_held_asks_for_a_snapshot() -> None:
     assert claims.held_tokens(prompt(9)) == 96
 
 
+def test_it_is_current_between_the_end_of_a_snapshot_and_a_gap() -> None:
+    claims = HeldBlocks()
+    seen = [claims.is_current]
+    for event in snapshot(4, stored(0, 4)):
+        claims.apply(event)
+        seen.append(claims.is_current)
+    assert seen == [False, False, False, True]
+    with pytest.raises(EventGap):
+        claims.apply(NodeEvent(LIFE, 6, stored(6, 7)))
+    assert not claims.is_current
+    claims.apply(NodeEvent(LIFE, 4, stored(3, 4)))  # seen before: it fills no gap
+    assert not claims.is_current
+    claims.apply(NodeEvent(LIFE, 5, stored(4, 6)))
+    assert claims.is_current
+    claims.clear()
+    assert not claims.is_current
+
+
 def test_an_event_that_comes_after_clear_claims_nothing() -> None:
     claims = held(stored(0, 4))
     claims.clear()
@@ -145,13 +163,23 @@ def test_what_is_delivered_after_all_is_claimed_again() -> None:
     assert claims.held_tokens(prompt(8)) == 128
 
 
-@pytest.mark.parametrize(("promised", "delivered"), [(128, None), (128, 128), (0, 0), (48, 64)])
-def test_an_engine_that_keeps_the_promise_changes_nothing(
-    promised: int, delivered: int | None
-) -> None:
+@pytest.mark.parametrize(("promised", "delivered"), [(128, 128), (0, 0), (48, 64)])
+def test_an_engine_that_keeps_the_promise_changes_nothing(promised: int, delivered: int) -> None:
     claims = held(stored(0, 8))
     claims.served(prompt(8), promised, delivered)
     assert claims.held_tokens(prompt(8)) == 128
+
+
+def test_of_very_many_blocks_that_were_not_delivered_the_last_are_remembered() -> None:
+    """So that a lookup stays fast, whatever an engine does not deliver."""
+    claims = HeldBlocks()
+    prompts = [Prompt(17, b"", (b"chain %d" % number,), 16) for number in range(1000)]
+    for number, each in enumerate(prompts, 1):
+        chain = BlocksStored(tuple(each.block_hashes), None, b"", 16, (), Identity("m"))
+        claims.apply(NodeEvent(LIFE, number, chain))
+    for each in prompts:
+        claims.served(each, 16, 0)
+    assert [claims.held_tokens(each) for each in prompts] == [16] * 744 + [0] * 256
 
 
 def test_more_promised_than_there_are_blocks_is_no_error() -> None:

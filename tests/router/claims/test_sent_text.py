@@ -26,7 +26,7 @@ def pieces(*numbers: int) -> Prompt:
 def sent(*prompts: Prompt, max_pieces: int = 1000) -> SentText:
     memory = SentText("a", max_pieces, TextTree())
     for one in prompts:
-        memory.served(one, 0, None)
+        memory.accepted(one)
     return memory
 
 
@@ -75,34 +75,50 @@ def test_of_a_text_above_the_bound_the_beginning_is_remembered() -> None:
     assert memory.held_tokens(pieces(1, 2, 3, 4, 5, 6)) == 256
 
 
+KEPT, UNKEPT, SHORT = (4_096, 2_048), (4_096, 2_047), (1_023, 0)
+"""Tokens promised and delivered."""
+
+
 @pytest.mark.parametrize(
-    ("promised", "delivered", "left"),
+    ("words", "has_lost"),
     [
-        (256, None, 256),  # it does not say
-        (256, 256, 256),
-        (256, 128, 256),  # half may be the engine's evictions
-        (256, 127, 0),
-        (256, 0, 0),
-        (60, 0, 256),  # no more than the engine rounds off
-        (0, 0, 256),
+        ([KEPT] * 9, False),
+        ([UNKEPT], False),  # it may have evicted that one
+        ([UNKEPT, UNKEPT], True),
+        ([UNKEPT, KEPT, UNKEPT, KEPT], False),
+        ([UNKEPT, SHORT, UNKEPT], True),  # the short one says nothing
+        ([SHORT] * 9, False),  # its blocks may be of 512 tokens
+        ([(1_024, 0)] * 2, True),
+        ([(0, 0), (0, 500)], False),
     ],
 )
-def test_an_engine_that_delivers_less_than_half_has_lost_what_others_sent(
-    promised: int, delivered: int | None, left: int, caplog: pytest.LogCaptureFixture
+def test_an_engine_that_breaks_two_promises_in_a_row_has_lost_what_others_sent(
+    words: list[tuple[int, int]], has_lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = sent(pieces(1, 2, 3, 4))
-    memory.served(pieces(7, 8), promised, delivered)
-    assert memory.held_tokens(pieces(1, 2, 3, 4)) == left
+    memory = sent(pieces(1, 2, 3, 4), pieces(7, 8))
+    said = [memory.served(pieces(7, 8), *word) for word in words]
+    assert said == [False] * (len(words) - 1) + [has_lost]
+    assert memory.held_tokens(pieces(1, 2, 3, 4)) == (0 if has_lost else 256)
     assert memory.held_tokens(pieces(7, 8)) == 128
-    assert memory.times_forgotten == (0 if left else 1)
-    assert ("what was sent there is forgotten" in caplog.text) == (left == 0)
+    assert memory.times_forgotten == has_lost
+    assert caplog.text.count("what was sent there is forgotten") == has_lost
 
 
-def test_a_hundred_sessions_are_forgotten_by_the_first_turn_after_a_silent_wipe() -> None:
-    sessions = [pieces(number, number + 1, number + 2) for number in range(0, 300, 3)]
-    memory = sent(*sessions)
-    memory.served(sessions[0], memory.held_tokens(sessions[0]), 0)
-    assert [memory.held_tokens(session) for session in sessions] == [192] + [0] * 99
+def test_after_that_it_begins_with_a_clean_sheet() -> None:
+    memory = sent(pieces(1))
+    assert [memory.served(pieces(1), *UNKEPT) for _ in range(4)] == [False, True, False, True]
+    memory.served(pieces(1), *UNKEPT)
+    memory.clear()
+    assert not memory.served(pieces(1), *UNKEPT)
+
+
+def test_a_hundred_sessions_are_forgotten_by_the_second_turn_after_a_silent_wipe() -> None:
+    sessions = [pieces(*range(20 * number, 20 * number + 20)) for number in range(100)]
+    memory = sent(*sessions, max_pieces=10_000)
+    for session in sessions[:2]:
+        memory.accepted(session)
+        memory.served(session, memory.held_tokens(session), 0)
+    assert [memory.held_tokens(session) for session in sessions] == [0, 1_280] + [0] * 98
 
 
 def test_when_cleared_nothing_is_held() -> None:
@@ -117,7 +133,7 @@ def test_memory_is_flat_under_a_burst_of_long_prompts() -> None:
 
     def burst(count: int) -> None:
         for number in range(count):
-            memory.served(prompt(piece(number) + body), 0, None)
+            memory.accepted(prompt(piece(number) + body))
 
     burst(1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

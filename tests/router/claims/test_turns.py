@@ -18,7 +18,7 @@ def prompt(*messages: Message, by: BodyReader | None = None) -> Prompt:
 def held_after(first: Prompt, second: Prompt) -> int:
     """Bytes of the second that were claimed after the first was served."""
     memory = SentText("a", 1000, TextTree())
-    memory.served(first, 0, None)
+    memory.accepted(first)
     return memory.held_tokens(Prompt(len(second.text), second.text))
 
 

@@ -200,6 +200,8 @@ class Client:
                 return await self.reader.readexactly(count)
             except asyncio.IncompleteReadError as error:
                 return error.partial
+            except ConnectionResetError:
+                return b""
 
     async def _chunks(self) -> tuple[bytes, bool]:
         body = b""

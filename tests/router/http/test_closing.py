@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from prometheus_client import CollectorRegistry
+
+from router.http.measurements import Measurements
 from tests.router.http.engines import (
     STREAM_END,
     STREAM_HEAD,
@@ -64,14 +68,59 @@ async def test_an_answer_given_while_the_proxy_ends_says_so() -> None:
 
 
 async def test_what_does_not_end_is_cut_off_after_the_grace() -> None:
+    registry = CollectorRegistry()
     async with running_engine() as engine:
         engine.next_ones = [hangs(STREAM_HEAD, chunk(b"data: 1\n\n"))]
-        async with running_proxy([engine], grace_s=0.1) as proxy:
+        async with running_proxy([engine], grace_s=0.1, registry=registry) as proxy:
             client = await _open(proxy.port)
             client.send(post())
             await client.head()
             assert await client.chunk() == b"data: 1\n\n"
+            # It takes its counts along.
+            [measurements] = registry._collector_to_names
+            assert isinstance(measurements, Measurements)
+        assert b"the router ends" in await client.chunk()
         assert await client.is_closed()
         await proxy.settles()
+        assert (measurements.cut, measurements.clients_gone) == (1, 0)
+        assert proxy.node("a").failures == 0
         await eventually(lambda: not engine.open_connections)
+        client.close()
+
+
+async def test_what_is_cut_off_is_no_whole_answer_to_a_client_of_http_1_0() -> None:
+    async with running_engine() as engine:
+        engine.next_ones = [hangs(STREAM_HEAD, chunk(b"data: 1\n\n"))]
+        async with running_proxy([engine], grace_s=0.1) as proxy:
+            client = await _open(proxy.port)
+            client.send(post().replace(b"HTTP/1.1", b"HTTP/1.0"))
+            await client.head()
+        with pytest.raises(ConnectionResetError):
+            await client.reader.read()
+        client.close()
+
+
+async def test_who_waits_for_an_answer_that_has_not_begun_is_told() -> None:
+    async with running_engine() as engine:
+        engine.next_ones = [hangs()]
+        async with running_proxy([engine], grace_s=0.1) as proxy:
+            client = await _open(proxy.port)
+            client.send(post())
+            await eventually(lambda: len(engine.received) == 1)
+        got = await client.answer()
+        assert (got.status, got.headers["connection"]) == (503, "close")
+        assert await client.is_closed()
+        assert proxy.node("a").failures == 0
+        client.close()
+
+
+async def test_requests_sent_ahead_are_answered_before_the_end() -> None:
+    async with running_engine() as engine:
+        running = running_proxy([engine])
+        proxy = await running.__aenter__()
+        client = await _open(proxy.port)
+        client.send(get("/health") * 3)
+        await client.answer()
+        await running.__aexit__(None, None, None)
+        assert (await client.answer()).status == 200
         client.close()

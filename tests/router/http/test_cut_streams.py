@@ -50,11 +50,21 @@ async def test_a_cut_stream_ends_with_an_error_and_without_its_last_chunk(
         await proxy.settles()
 
 
-async def test_an_event_that_was_cut_is_kept_apart_from_the_error() -> None:
+async def test_no_error_follows_an_event_that_was_cut() -> None:
+    """A client would take it for the end of that event."""
     async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
         engine.next_ones = [closes(STREAM_HEAD, chunk(EVENT + b'data: {"n"'))]
         got = await client.ask(post())
-        assert got.body.startswith(EVENT + b'data: {"n"\n\ndata: {"error":')
+        assert got.body == EVENT + b'data: {"n"'
+        assert not got.is_whole
+
+
+@pytest.mark.parametrize("events", [b"", EVENT, EVENT.replace(b"\n", b"\r\n")])
+async def test_an_error_follows_whole_events(events: bytes) -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        engine.next_ones = [closes(STREAM_HEAD, chunk(events) if events else b"")]
+        got = await client.ask(post())
+        assert got.body.startswith(events + b'data: {"error":')
         assert not got.is_whole
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from prefix_cache.client import NodeState
 from router.config import PoolConfig
 from router.conversations import Pin
 from router.directory import DirectoryCounts
-from router.nodes import Home
+from router.nodes import Home, Node
 from router.turn import ConversationKey
-from tests.router.http.engines import running_engine
+from tests.router.http.engines import STREAM_HEAD, chunk, hangs, running_engine
 from tests.router.http.eventually import eventually
 from tests.router.http.proxies import (
     CHAT,
+    Proxy,
     chat_body,
     client_of,
     get,
@@ -126,6 +129,34 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
         assert await client.is_closed()
 
 
+async def test_requests_sent_ahead_are_answered_in_turn_with_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands fit into one read, and the router answers them itself."""
+    async with (
+        proxy_and_engines(1) as (proxy, _),
+        client_of(proxy) as greedy,
+        client_of(proxy) as other,
+    ):
+        answered = 0
+        nodes = proxy.dispatcher.nodes
+
+        def counted() -> Iterator[Node]:
+            nonlocal answered
+            answered += 1
+            return nodes()
+
+        monkeypatch.setattr(proxy.dispatcher, "nodes", counted)
+        greedy.send(get("/ready") * 3000)
+        await greedy.answer()
+        assert answered < 1000
+        assert (await other.ask(get("/health"))).status == 200
+        assert answered < 1000
+        for _ in range(2999):
+            assert (await greedy.answer()).status == 200
+        assert answered == 3000
+
+
 @pytest.mark.parametrize(
     ("body", "status", "param", "code"),
     [
@@ -170,7 +201,7 @@ class Elsewhere:
 
 @pytest.mark.parametrize("home", ["a", "b"])
 async def test_a_conversation_goes_where_another_router_has_it(home: str) -> None:
-    directory = Elsewhere(Pin(Home(home, 1), 10, 0.0))
+    directory = Elsewhere(Pin(Home(home, 1), 10, 0.0, 0.0))
     async with (
         running_engine() as one,
         running_engine() as two,
@@ -181,6 +212,55 @@ async def test_a_conversation_goes_where_another_router_has_it(home: str) -> Non
         assert got.headers["x-prefix-cache-node"] == home
         assert got.headers["x-prefix-cache-reason"] == "pinned"
         assert directory.asked == [ConversationKey("", "s1")]
+
+
+@pytest.mark.parametrize("home", ["a", "b"])
+async def test_a_conversation_is_explained_by_the_pin_of_another_router(home: str) -> None:
+    async with (
+        running_engine() as one,
+        running_engine() as two,
+        running_proxy([one, two], directory=Elsewhere(Pin(Home(home, 1), 10, 0.0, 0.0))) as proxy,
+        client_of(proxy) as client,
+    ):
+        got = await client.ask(post(path="/explain", fields=b"X-Session-ID: s1\r\n"))
+        assert (got.json["node"], got.json["reason"]) == (home, "pinned")
+        assert (await client.ask(get("/health"))).status == 200
+        assert proxy.dispatcher.turns_routed == 0
+
+
+async def test_a_client_that_leaves_before_its_explanation_is_forgotten() -> None:
+    class Silent(Elsewhere):
+        async def find_pin(self, key: ConversationKey) -> Pin | None:
+            self.asked.append(key)
+            await asyncio.Event().wait()
+            return None
+
+    directory = Silent(None)
+    async with running_engine() as engine, running_proxy([engine], directory=directory) as proxy:
+        tasks = asyncio.all_tasks()
+        async with client_of(proxy) as client:
+            client.send(post(path="/explain"))
+            await eventually(lambda: bool(directory.asked))
+            assert asyncio.all_tasks() > tasks
+        await eventually(lambda: asyncio.all_tasks() == tasks)
+
+
+async def test_an_error_within_an_explanation_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxy_and_engines(1) as (proxy, _):
+        async with client_of(proxy) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(proxy.dispatcher, "decide", None)
+                client.send(post(path="/explain"))
+                assert await client.is_closed()
+        assert "TypeError" in caplog.text
+        assert await post_explain(proxy) == 200
+
+
+async def post_explain(proxy: Proxy) -> int:
+    async with client_of(proxy) as client:
+        return (await client.ask(post(path="/explain"))).status
 
 
 async def test_a_client_that_leaves_while_the_directory_is_asked_is_forgotten() -> None:
@@ -205,6 +285,32 @@ async def test_an_internal_error_is_said_and_the_proxy_goes_on(
         assert "secret" not in got.error["message"]
         assert "TypeError" in caplog.text
         assert (await client.ask(post())).status == 200
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+async def test_an_internal_error_within_a_stream_does_not_end_it_as_if_it_were_whole(
+    version: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = CollectorRegistry()
+    async with (
+        running_engine() as engine,
+        running_proxy([engine], registry=registry) as proxy,
+        client_of(proxy) as client,
+    ):
+        engine.next_ones = [hangs(STREAM_HEAD + chunk(b"data: 1\n\n"))]
+        monkeypatch.setattr(proxy.dispatcher, "accepted", None)
+        client.send(post().replace(b"1.1", version))
+        await client.head()
+        if version == b"1.0":
+            with pytest.raises(ConnectionResetError):
+                await client.reader.read()
+        else:
+            assert await client.chunk() == b"data: 1\n\n"
+            assert b"internal error" in await client.chunk()
+            assert await client.is_closed()
+        await proxy.settles()
+        assert "TypeError" in caplog.text
+        assert registry.get_sample_value("prefix_cache_router_http_cut_total") == 1
 
 
 @pytest.mark.parametrize("step", ["accepted", "served"])

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -38,11 +43,13 @@ FAILURES = {
     "says two lengths": answers(
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
     ),
+    "hangs": hangs(),
+}
+UNAVAILABLE = {
     "answers 502": answers(whole(b"{}", "502 Bad Gateway")),
     "answers 503": answers(whole(b"{}", "503 Service Unavailable")),
     "answers 504": answers(whole(b"{}", "504 Gateway Timeout")),
     "answers 503 and hangs": hangs(whole(b"{}", "503 x").replace(b"{}", b"{")),
-    "hangs": hangs(),
 }
 
 
@@ -73,6 +80,34 @@ async def test_the_request_goes_to_another_node_as_it_was(name: str) -> None:
         assert len(bad.received) == 2
 
 
+@pytest.mark.parametrize("name", UNAVAILABLE)
+async def test_a_node_that_says_it_cannot_is_passed_over_and_not_taken_out(name: str) -> None:
+    """One request that no engine likes must not cost a healthy fleet its nodes."""
+    async with proxy_and_engines(2) as (proxy, engines), client_of(proxy) as client:
+        home = (await client.ask(post())).headers["x-prefix-cache-node"]
+        busy, good = engines if home == "a" else reversed(engines)
+        busy.next_ones = [UNAVAILABLE[name]]
+        got = await client.ask(post())
+        assert got.status == 200
+        assert got.headers["x-prefix-cache-node"] != home
+        assert (len(busy.received), len(good.received)) == (2, 1)
+        assert not is_failed(proxy, home)
+        assert proxy.node(home).failures == 0
+        await proxy.settles()
+
+
+async def test_when_every_node_says_it_cannot_the_client_is_told_and_none_is_taken_out() -> None:
+    async with proxy_and_engines(3) as (proxy, engines), client_of(proxy) as client:
+        for engine in engines:
+            engine.otherwise = answers(whole(b"{}", "503 x", b"Retry-After: 9\r\n"))
+        got = await client.ask(post())
+        assert (got.status, got.headers["retry-after"]) == (503, "9")
+        assert got.error["code"] == "node_unavailable"
+        assert [len(engine.received) for engine in engines] == [1, 1, 1]
+        assert [node.state for node in proxy.dispatcher.nodes()] == [NodeState.READY] * 3
+        await proxy.settles()
+
+
 async def _forget_connections(engine: Engine) -> None:
     """Close those that are kept: the next request comes by a new one."""
     for transport in engine.open_connections:
@@ -96,6 +131,35 @@ async def test_a_node_that_refuses_connections_is_left() -> None:
             assert is_failed(proxy, "a")
             assert proxy.node("a").failures == 1
             await proxy.settles()
+
+
+async def test_without_a_socket_left_the_router_says_so_and_blames_no_node() -> None:
+    async with proxy_and_engines(2) as (proxy, engines), client_of(proxy) as client:
+        with no_files_left():
+            got = await client.ask(post())
+        assert (got.status, got.headers["retry-after"]) == (503, "1")
+        assert got.error["code"] == "router_overloaded"
+        assert [node.failures for node in proxy.dispatcher.nodes()] == [0, 0]
+        await proxy.settles()
+        assert (await client.ask(post())).status == 200
+        assert [len(engine.received) for engine in engines].count(1) == 1
+
+
+@contextmanager
+def no_files_left() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with TemporaryFile() as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, limits[1]))
+        taken = []
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.dup(last.fileno()))
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for number in taken:
+                os.close(number)
 
 
 async def test_a_node_that_takes_no_connection_in_time_is_left() -> None:
@@ -136,8 +200,10 @@ async def test_without_another_node_the_client_is_told() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "status", "retry_after"),
     [
+        (answers(whole(b"{}", "502 x")), 502, None),
         (answers(whole(b"{}", "503 x")), 503, "1"),
-        (answers(whole(b"{}", "504 x")), 504, None),
+        (answers(whole(b"{}", "503 x", b"Retry-After: 9\r\n")), 503, "9"),
+        (answers(whole(b"{}", "504 x", b"Retry-After: 8\r\n")), 504, "8"),
         (hangs(), 504, None),
         (answers(b"nonsense"), 502, None),
     ],
@@ -195,6 +261,24 @@ async def test_a_connection_that_the_engine_gave_up_is_no_failure() -> None:
         engine.next_ones = [closes(), closes()]
         assert (await client.ask(post())).status == 502
         assert is_failed(proxy, "a")
+        await proxy.settles()
+
+
+async def test_an_engine_that_closes_later_has_failed_and_does_not_get_the_request_twice() -> None:
+    """It had the request for a while: what broke it there would break it again."""
+
+    async def dies(engine: asyncio.Transport) -> None:
+        await asyncio.sleep(0.15)
+        engine.close()
+
+    async with proxy_and_engines(2) as (proxy, engines), client_of(proxy) as client:
+        home = (await client.ask(post())).headers["x-prefix-cache-node"]
+        dying, other = engines if home == "a" else reversed(engines)
+        dying.next_ones = [dies]
+        got = await client.ask(post())
+        assert (got.status, got.headers["x-prefix-cache-node"] != home) == (200, True)
+        assert (len(dying.received), len(other.received)) == (2, 1)
+        assert is_failed(proxy, home)
         await proxy.settles()
 
 

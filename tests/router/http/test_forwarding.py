@@ -96,6 +96,27 @@ async def test_what_concerns_one_connection_only_is_not_passed_on() -> None:
         }
 
 
+async def test_what_reads_like_framing_to_some_servers_is_not_passed_on() -> None:
+    fields = (
+        b"Transfer_Encoding: chunked\r\nContent_Length: 3\r\nKeep_Alive: 1\r\n"
+        b"Proxy_Authorization: x\r\nX_Request_ID: x\r\nX_Prefix_Cache_Node: z\r\nX_Mine: 1\r\n"
+    )
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        engine.next_ones = [answers(whole(b"{}", fields=fields))]
+        got = await client.ask(post(fields=fields))
+        names = {line.partition(b":")[0] for line in engine.heads[0].split(b"\r\n")[1:]}
+        assert names == {b"host", b"x_mine", b"x-request-id", b"content-length"}
+        assert [name for name in got.headers if "_" in name] == ["x_mine"]
+
+
+async def test_no_compressed_answer_is_asked_for() -> None:
+    """The usage in it could not be read."""
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        await client.ask(post(fields=b"Accept-Encoding: gzip, br\r\nAccept: text/plain\r\n"))
+        assert b"accept-encoding" not in engine.heads[0]
+        assert b"accept: text/plain" in engine.heads[0]
+
+
 async def test_fields_that_repeat_are_all_passed_on() -> None:
     async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
         await client.ask(post(fields=b"X-A: 1\r\nX-A: 2\r\n"))

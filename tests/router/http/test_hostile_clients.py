@@ -244,10 +244,25 @@ async def test_chunks_that_carry_little_but_extensions_are_refused() -> None:
     async with proxy_and_engines(1, max_head_bytes=4096) as (proxy, [engine]):
         async with client_of(proxy) as client:
             client.send(request(b"Transfer-Encoding: chunked\r\n", b""))
-            for _ in range(20):
+            for _ in range(100):
                 client.send(b"1;x=" + b"y" * 1000 + b"\r\nz\r\n")
                 await asyncio.sleep(0.001)
             assert (await client.answer()).status == 400
+        assert engine.received == []
+
+
+@pytest.mark.parametrize(("size", "status"), [(1, 400), (8, 400), (16, 404), (64, 404)])
+async def test_a_large_body_in_tiny_chunks_is_refused(size: int, status: int) -> None:
+    """Each of them costs many times what it carries."""
+    body = b'{"model": "%b"}' % (b"x" * 400_000)
+    pieces = [chunk(body[i : i + size]) for i in range(0, len(body), size)]
+    sent = b"".join(pieces) + b"0\r\n\r\n"
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        client.send(request(b"Transfer-Encoding: chunked\r\n", b""))
+        for start in range(0, len(sent), 30_000):
+            client.send(sent[start : start + 30_000])
+            await asyncio.sleep(0.001)
+        assert (await client.answer()).status == status
         assert engine.received == []
 
 
@@ -255,7 +270,7 @@ async def test_trailers_without_end_are_refused() -> None:
     async with proxy_and_engines(1, max_head_bytes=4096) as (proxy, [engine]):
         async with client_of(proxy) as client:
             client.send(request(b"Transfer-Encoding: chunked\r\n", chunk(BODY) + b"0\r\n"))
-            for _ in range(20):
+            for _ in range(100):
                 client.send(b"X: " + b"y" * 1000 + b"\r\n")
                 await asyncio.sleep(0.001)
             assert (await client.answer()).status == 400
@@ -294,12 +309,36 @@ async def test_a_client_that_is_silent_between_requests_is_left_alone() -> None:
 
 
 async def test_a_body_in_slow_pieces_is_served() -> None:
+    body = chat_body("x" * 20_000)
     async with proxy_and_engines(1, head_timeout_s=0.2) as (proxy, _), client_of(proxy) as client:
-        client.send(request(LENGTH, b""))
-        for i in range(0, len(BODY), 8):
-            client.send(BODY[i : i + 8])
+        client.send(request(b"Content-Length: %d\r\n" % len(body), b""))
+        for i in range(0, len(body), 2000):
+            client.send(body[i : i + 2000])
             await asyncio.sleep(0.05)
         assert (await client.answer()).status == 200
+
+
+async def test_single_bytes_of_a_body_do_not_put_the_end_off() -> None:
+    async with proxy_and_engines(1, head_timeout_s=0.2) as (proxy, [engine]):
+        async with client_of(proxy) as client:
+            client.send(request(b"Content-Length: 60000\r\n", b""))
+            answer = asyncio.ensure_future(client.answer())
+            while not answer.done():
+                client.send(b"x")
+                await asyncio.sleep(0.01)
+            assert answer.result().status == 408
+        assert engine.received == []
+
+
+@pytest.mark.parametrize("beginning", [b"POST /v1", request(LENGTH, b"{")])
+async def test_a_request_that_begins_behind_another_one_has_an_end_too(beginning: bytes) -> None:
+    """The first one came in pieces, and the second with the last of them."""
+    async with proxy_and_engines(1, head_timeout_s=0.2) as (proxy, _), client_of(proxy) as client:
+        for part in (post()[:10], post()[10:-5], post()[-5:] + beginning):
+            client.send(part)
+            await asyncio.sleep(0.02)
+        assert (await client.answer()).status == 200
+        assert (await client.answer()).status == 408
 
 
 async def test_nothing_is_left_of_clients_that_come_and_go() -> None:

@@ -44,6 +44,18 @@ async def test_a_malformed_head_is_not_passed_on(name: str) -> None:
         await proxy.settles()
 
 
+async def test_another_protocol_is_a_failure_that_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        engine.next_ones = [answers(MALFORMED_HEADS["another protocol"] + b"x")]
+        got = await client.ask(post())
+        assert got.status == 502
+        assert "it takes up another protocol" in got.error["message"]
+        assert "Traceback" not in caplog.text
+        assert is_failed(proxy, "a")
+
+
 MALFORMED_CHUNKS = {
     "no size": b"\r\nabc\r\n",
     "a size that is no number": b"x\r\nabc\r\n",

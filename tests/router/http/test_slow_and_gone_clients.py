@@ -6,9 +6,20 @@ import asyncio
 import socket
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from prefix_cache.client import NodeState
-from tests.router.http.engines import STREAM_HEAD, Engine, answers, chunk, hangs, whole
+from tests.router.http.engines import (
+    STREAM_END,
+    STREAM_HEAD,
+    Behaviour,
+    Engine,
+    answers,
+    chunk,
+    hangs,
+    running_engine,
+    whole,
+)
 from tests.router.http.eventually import eventually
 from tests.router.http.proxies import (
     Client,
@@ -45,6 +56,68 @@ async def test_a_client_that_leaves_ends_the_work_of_the_engine(sent: tuple[byte
         await proxy.settles()
         node = proxy.node("a")
         assert (node.state, node.failures, node.turns) == (NodeState.READY, 0, 0)
+
+
+USAGE = b'{"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 32}}'
+LONG = b'"output": "%b"' % (b"x" * 50_000)
+COMPLETED = (
+    b'event: response.completed\ndata: {"type":"response.completed","response":{%b,"usage":%b}}\n\n'
+)
+LAST_EVENTS = {
+    "a chat": b'data: {}\n\ndata: {"usage": ' + USAGE + b"}\n\ndata: [DONE]\n\n",
+    "a chat with CRLF": b'data: {"usage": ' + USAGE + b"}\r\n\r\ndata: [DONE]\r\n\r\n",
+    "a response": COMPLETED % (b'"output": []', USAGE.replace(b"prompt", b"input")),
+    "a long response": COMPLETED % (LONG, USAGE.replace(b"prompt", b"input")),
+}
+
+
+@pytest.mark.parametrize("name", LAST_EVENTS)
+async def test_a_client_that_leaves_after_the_last_event_was_served(name: str) -> None:
+    """The end that HTTP wants comes from servers a little later, and many do not wait for it."""
+    registry = CollectorRegistry()
+    async with running_engine() as engine, running_proxy([engine], registry=registry) as proxy:
+        events = LAST_EVENTS[name]
+        engine.next_ones = [_ends_late(STREAM_HEAD + chunk(events))]
+        async with client_of(proxy) as client:
+            client.send(post(fields=b"X-Session-ID: s\r\n"))
+            await client.head()
+            await client.reader.readuntil(events[-40:])
+        await proxy.settles()
+        node = proxy.node("a")
+        assert (node.turns, node.prompt_tokens, node.cached_tokens) == (1, 40, 32)
+        [(key, account)] = proxy.dispatcher.ledger.accounts.items()
+        assert (key.conversation, account.sums.delivered) == ("s", 32)
+        assert registry.get_sample_value("prefix_cache_router_http_clients_gone_total") == 0
+
+
+NOT_THE_LAST = {
+    "an event": b'data: {"choices": []}\n\n',
+    "the beginning of the last": b"data: {}\n\ndata: [DONE]",
+    "its words in a model's mouth": b'data: {"content": "\\ndata: [DONE]\\n\\n"}\n\n',
+    "its words in a torn event": b'data: {"content": "data: [DONE]\n\n',
+    "a response that begins": b'data: {"type":"response.created","response":{"usage":null}}\n\n',
+}
+
+
+@pytest.mark.parametrize("name", NOT_THE_LAST)
+async def test_a_client_that_leaves_before_the_last_event_was_not(name: str) -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]):
+        engine.next_ones = [hangs(STREAM_HEAD + chunk(NOT_THE_LAST[name]))]
+        async with client_of(proxy) as client:
+            client.send(post())
+            await client.head()
+            await client.chunk()
+        await proxy.settles()
+        assert proxy.node("a").turns == 0
+
+
+def _ends_late(stream: bytes) -> Behaviour:
+    async def behave(engine: asyncio.Transport) -> None:
+        engine.write(stream)
+        await asyncio.sleep(0.02)
+        engine.write(STREAM_END)
+
+    return behave
 
 
 async def test_a_client_that_leaves_while_its_node_is_connected_to_is_forgotten() -> None:
@@ -106,6 +179,28 @@ async def test_a_client_that_does_not_read_at_all_is_given_up() -> None:
         assert proxy.node("a").failures == 0
         client.transport.resume_reading()
         assert not (await client.answer()).is_whole
+
+
+async def test_an_answer_given_up_is_no_whole_one_to_a_client_of_http_1_0() -> None:
+    """It was told no length: a clean end would be the end of the answer."""
+    registry = CollectorRegistry()
+    async with (
+        running_engine() as engine,
+        running_proxy([engine], idle_timeout_s=0.2, registry=registry) as proxy,
+        client_of(proxy) as client,
+    ):
+        chunks = [chunk(b"x" * 1_000_000)] * 30
+        engine.next_ones = [answers(STREAM_HEAD, *chunks, STREAM_END)]
+        client.transport.pause_reading()
+        client.send(post().replace(b"HTTP/1.1", b"HTTP/1.0"))
+        await eventually(lambda: len(engine.received) == 1)
+        await eventually(lambda: not engine.open_connections)
+        await proxy.settles()
+        client.transport.resume_reading()
+        with pytest.raises(ConnectionResetError):
+            await client.reader.read()
+        assert registry.get_sample_value("prefix_cache_router_http_cut_total") == 1
+        assert registry.get_sample_value("prefix_cache_router_http_clients_gone_total") == 0
 
 
 async def test_the_other_clients_do_not_wait_for_a_slow_one() -> None:

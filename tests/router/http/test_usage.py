@@ -8,7 +8,7 @@ import pytest
 
 from router.http.usage import TAIL_BYTES, Usage, read_usage
 from tests.router.http.engines import STREAM_END, STREAM_HEAD, answers, chat_answer, chunk
-from tests.router.http.proxies import client_of, post, proxy_and_engines
+from tests.router.http.proxies import client_of, get, post, proxy_and_engines
 
 CHAT_USAGE = {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 32}}
 RESPONSES_USAGE = {"input_tokens": 40, "input_tokens_details": {"cached_tokens": 32}}
@@ -49,12 +49,18 @@ def test_it_is_read_from_the_event_that_holds_a_whole_response() -> None:
         ([], Usage()),
         ({"prompt_tokens": 40}, Usage(40)),
         ({"prompt_tokens": 40, "prompt_tokens_details": None}, Usage(40)),
+        ({"x": {}, "input_tokens_details": {"y": {"z": 1}, "cached_tokens": 4}}, Usage()),
+        ({"input_tokens": 40, "input_tokens_details": {"y": {}, "cached_tokens": 4}}, Usage(40, 4)),
         ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": None}}, Usage(40)),
         ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 0}}, Usage(40, 0)),
         ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 41}}, Usage(40)),
         ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": -1}}, Usage(40)),
         ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": True}}, Usage(40)),
         ({"prompt_tokens": "40"}, Usage()),
+        ({"prompt_tokens": 2**31 - 1}, Usage(2**31 - 1)),
+        ({"prompt_tokens": 2**31}, Usage()),
+        ({"prompt_tokens": 10**400}, Usage()),
+        ({"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 10**400}}, Usage(40)),
         ({"prompt_tokens": 4.5}, Usage()),
     ],
 )
@@ -93,6 +99,17 @@ async def test_the_dispatcher_learns_it(stream: bool) -> None:
         await client.ask(post())
         node = proxy.node("a")
         assert (node.turns, node.prompt_tokens, node.cached_tokens) == (1, 40, 32)
+
+
+async def test_counts_beyond_belief_spoil_neither_the_metrics_nor_the_estimates() -> None:
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        tokens = (await client.ask(post(path="/explain"))).json["prompt_tokens"]
+        for count in (2**31, 2**64, 10**400):
+            engine.next_ones = [answers(chat_answer(prompt_tokens=count))]
+            assert (await client.ask(post())).status == 200
+        assert (await client.ask(get("/metrics"))).status == 200
+        assert (await client.ask(post(path="/explain"))).json["prompt_tokens"] == tokens
+        await proxy.settles()
 
 
 async def test_the_end_of_a_long_stream_in_small_pieces_is_enough() -> None:

@@ -11,6 +11,7 @@ from prefix_cache.errors import InvalidRequest, UnknownModel
 from router.config import NodeSpec, PoolConfig
 from router.prompts import BodyReader
 from router.turn import Turn
+from tests.router.dispatching import specs
 from tests.router.prompts.readers import (
     CHAT,
     COMPLETIONS,
@@ -84,6 +85,16 @@ def test_no_tools_empty_tools_and_null_are_the_same() -> None:
         {"cache_salt": "s"},
         {"model": "n"},
         {"chat_template_kwargs": {"enable_thinking": False}},
+        {"chat_template_kwargs": {"x": "x" * 5000}},
+        {"chat_template": "{{ messages }}"},
+        {"reasoning_effort": "high"},
+        {"documents": [{"text": "d"}]},
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"truncate_prompt_tokens": 10},
+        {"tool_choice": "none"},
+        {"mm_processor_kwargs": {"fps": 1}},
+        {"response_format": {"type": "json_object"}},
     ],
 )
 def test_what_changes_the_engines_kv_changes_the_text_from_its_first_piece(
@@ -92,6 +103,26 @@ def test_what_changes_the_engines_kv_changes_the_text_from_its_first_piece(
     body = {"messages": [user("hi" * 100)]}
     assert text(body)[:16] != text({**body, **other})[:16]
     assert text(body)[16:] == text({**body, **other})[16:]
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        {"tool_choice": "auto", "add_generation_prompt": True, "continue_final_message": False},
+        {"reasoning_effort": None, "documents": [], "chat_template": None},
+        {"chat_template_kwargs": {}, "mm_processor_kwargs": None},
+    ],
+)
+def test_to_say_what_is_so_anyway_changes_nothing(usual: dict[str, object]) -> None:
+    body = {"messages": [user("hi")]}
+    assert text({**body, **usual}) == text(body)
+
+
+def test_options_do_not_stand_for_each_other() -> None:
+    body = {"messages": [user("hi")]}
+    one = text({**body, "chat_template": "x"})
+    other = text({**body, "reasoning_effort": "x"})
+    assert one[:16] != other[:16]
 
 
 def test_model_and_salt_do_not_stand_for_each_other() -> None:
@@ -167,6 +198,27 @@ def test_a_prompt_that_is_not_found_is_unhashable_and_no_error(
     assert prompt.num_tokens > 0
 
 
+@pytest.mark.parametrize(
+    ("path", "field", "value"),
+    [
+        (CHAT, "messages", "{}"),
+        (CHAT, "tools", "{}"),
+        (RESPONSES, "input", "{}"),
+        (COMPLETIONS, "prompt", "[]"),
+    ],
+)
+def test_a_large_body_of_tiny_values_is_unhashable(path: str, field: str, value: str) -> None:
+    """To read each would hold up all that the router does."""
+    many = ",".join([value] * 400_000)
+    turn = read(f'{{"model": "m", "{field}": [{many}]}}'.encode(), path)
+    assert (turn.model, turn.conversation) == ("m", None)
+    assert not turn.prompt.is_hashable
+
+
+def test_a_large_body_of_one_text_is_not() -> None:
+    assert read({"messages": [user("x" * 2_000_000)]}).prompt.is_hashable
+
+
 # --- how many tokens ------------------------------------------------------------------------
 
 
@@ -188,6 +240,13 @@ def test_what_was_learnt_long_ago_fades() -> None:
     for _ in range(200):
         by.learn(turn, 10_000)
     assert 10_000 <= read(body, by=by).prompt.num_tokens < 11_000
+
+
+def test_a_count_that_would_outweigh_all_others_teaches_nothing() -> None:
+    by = reader()
+    body = {"messages": [user("x" * 4000)]}
+    by.learn(read(body, by=by), 2**31 - 1)
+    assert read(body, by=by).prompt.num_tokens == 1008
 
 
 def test_unhashable_turns_teach_nothing() -> None:
@@ -234,6 +293,40 @@ def test_a_pool_whose_nodes_are_yet_to_come_takes_any_model() -> None:
     assert served(reader(PoolConfig(name="empty")), "C").pool == "empty"
 
 
+def test_a_node_that_never_answered_does_not_make_every_model_possible() -> None:
+    """Those that did answer say no."""
+    nodes = tuple(NodeSpec(name, url=f"http://127.0.0.1:{ord(name)}") for name in "ab")
+    fleet = dispatcher(PoolConfig(nodes=nodes))
+    fleet.node("a").models = frozenset({"A"})
+    by = BodyReader(fleet.pools)
+    with pytest.raises(UnknownModel, match="the model 'C' is not served here"):
+        served(by, "C")
+    fleet.node_answered(fleet.node("b"), 0)  # and says no models
+    assert served(by, "C").pool == "default"
+
+
+def test_of_two_pools_that_serve_a_model_one_that_is_ready_takes_it() -> None:
+    fleet = dispatcher(*two_pools())
+    small, big = fleet.node("s"), fleet.node("b")
+    small.models = big.models = frozenset({"B"})
+    fleet.node_answered(small, 0)
+    by = BodyReader(fleet.pools)
+    assert served(by, "B").pool == "small"
+    fleet.node_answered(big, 0)
+    assert served(by, "B").pool == "big"
+    for node in (small, big):
+        fleet.node_failed(node, "the test wants it")
+    assert served(by, "B").pool == "big"
+
+
+def test_of_two_pools_whose_engines_say_no_models_one_that_is_ready_takes_it() -> None:
+    fleet = dispatcher(PoolConfig(name="dead"), PoolConfig(name="live", nodes=specs("b")))
+    by = BodyReader(fleet.pools)
+    assert served(by, "C").pool == "dead"
+    fleet.node_answered(fleet.node("b"), 0)
+    assert served(by, "C").pool == "live"
+
+
 def test_what_one_pool_learns_of_its_texts_says_nothing_of_anothers() -> None:
     by = reader(*two_pools())
     before = served(by, "B").prompt.num_tokens
@@ -258,7 +351,10 @@ def test_what_one_pool_learns_of_its_texts_says_nothing_of_anothers() -> None:
         (b'{"model": 7}', "model", "model is 7, expected a name"),
         (b'{"model": NaN}', "", "malformed"),
         (b'{"model": "\xff"}', "", "Invalid UTF-8"),
-        (b'{"model": "\\ud800"}', "", ""),
+        (b'{"model": "\\ud800"}', "", "half of a surrogate pair"),
+        (b'{"model": "m", "user": "\\uDC00 and more"}', "", "half of a surrogate pair"),
+        (b'{"model": "m", "x": "\\ud83d\\ude00\\ude00"}', "", "half of a surrogate pair"),
+        (b'{"model": "m", "x": "\\ud83d\\ude00"', "", "truncated"),
         (b'{"model": "m", "messages": "hi"}', "messages", "Expected `array | null`, got `str`"),
         (b'{"model": "m", "messages": ["hi"]}', "", "Expected `object`, got `str`"),
         (b'{"model": "m"} {}', "", "trailing characters"),

@@ -185,3 +185,11 @@ def test_a_session_that_asks_two_pools_has_a_conversation_in_each() -> None:
         for name in ("big", "small")
     ]
     assert keys == [ConversationKey("", "big:1"), ConversationKey("", "small:1")]
+
+
+def test_the_first_message_of_the_user_is_looked_for_at_the_beginning_only() -> None:
+    def begins(others: int) -> object:
+        return key({"messages": [system("s")] * others + [user("hi")]})
+
+    assert begins(63) is not None
+    assert begins(64) is None

@@ -123,6 +123,36 @@ def test_what_cannot_be_tokenized_is_known_by_its_text_and_counted(
     assert caplog.text.count("known by its text only") == 1
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"chat_template": "{{ messages }}"},
+        {"reasoning_effort": "high"},
+        {"documents": [{"text": "d"}]},
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"truncate_prompt_tokens": 10},
+        {"tool_choice": "none"},
+    ],
+)
+def test_what_only_the_engine_can_render_is_known_by_its_text_and_counted(
+    option: dict[str, object],
+) -> None:
+    by = exact_reader()
+    of_body = read({"messages": [user(LONG)], **option}, by=by).prompt
+    assert of_body.text
+    assert not of_body.block_hashes
+    assert by.not_tokenized == 1
+
+
+def test_options_that_say_what_is_so_anyway_are_rendered() -> None:
+    usual = {"tool_choice": "auto", "add_generation_prompt": True, "reasoning_effort": None}
+    assert prompt({"messages": [user(LONG)], **usual}).block_hashes
+    # These two change what an engine does with the prompt, and not the prompt.
+    others = {"response_format": {"type": "json_object"}, "mm_processor_kwargs": {"fps": 1}}
+    assert prompt({"messages": [user(LONG)], **others}).block_hashes
+
+
 def test_without_a_template_chats_are_known_by_text_and_prompts_by_tokens() -> None:
     by = exact_reader(chat_template="")
     assert not read({"messages": [user(LONG)]}, by=by).prompt.block_hashes

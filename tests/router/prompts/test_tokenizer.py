@@ -107,3 +107,16 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{}")
     with pytest.raises(InvalidArgument, match=r"bad\.json is no tokenizer"):
         FileTokenizer(str(tmp_path / "bad.json"))
+
+
+def test_very_much_new_text_is_not_tokenized_at_once(tmp_path: Path) -> None:
+    """It would hold up all that the router does; what was remembered of it counts the next time."""
+    tokenizer = FileTokenizer(str(trained(tmp_path / "tokenizer.json")))
+    turns = [f"<|im_start|>{number}" + " the fox" * 7_000 for number in range(4)]
+    with pytest.raises(InvalidArgument, match="more than 131072 characters of new text"):
+        tokenizer.chat("".join(turns))
+    tokens = tokenizer.chat("".join(turns))
+    assert tokens == b"".join(map(tokenizer.chat, turns))
+    with pytest.raises(InvalidArgument):
+        tokenizer.prompt("x" * 131_073)
+    assert len(ByteTokenizer().prompt("x" * 131_073)) == 4 * 131_073

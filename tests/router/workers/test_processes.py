@@ -177,6 +177,36 @@ async def test_a_config_file_that_changed_is_taken_over_by_every_worker(tmp_path
     assert "restart the router" not in err
 
 
+async def test_a_node_told_to_drain_is_left_by_every_worker() -> None:
+    async with workers(3) as opened, AsyncRouterClient(opened.grpc) as client:
+        homes = {f"chat-{n}": (await ask(opened.url, f"chat-{n}", 1))[0] for n in range(12)}
+        assert "a" in homes.values()
+        await client.drain("a")
+        # Over connections of their own, until each worker must have been told.
+        deadline = time.monotonic() + DEADLINE_S
+        quiet = 0
+        while quiet < 10:
+            assert time.monotonic() < deadline, "a worker still sends turns there"
+            nodes = {(await ask(opened.url, chat, 2))[0] for chat in homes}
+            quiet = 0 if "a" in nodes else quiet + 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_hang_up_without_a_config_file_is_told_and_ends_nothing(count: int) -> None:
+    async with (
+        running_engine() as engine,
+        router("--workers", str(count), f"--node=a={engine.url}") as opened,
+    ):
+        opened.process.send_signal(signal.SIGHUP)
+        for number in range(10):
+            assert (await ask(opened.url, f"{number}", 1))[0] == "a"
+        opened.process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.to_thread(opened.process.communicate)
+    assert opened.process.returncode == 0
+    assert err.count("SIGHUP: there is no config file to be read again") == count
+    assert "ended with exit code" not in err
+
+
 @pytest.mark.parametrize("shares", [True, False])
 def test_a_port_that_others_listen_at_is_refused(shares: bool) -> None:
     with socket.socket() as other:

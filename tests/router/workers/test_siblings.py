@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prefix_cache.client import RouteReason
+from prefix_cache.client import NodeState, RouteReason
 from router.config import NodeSpec, PoolConfig, RouterConfig
 from router.dispatcher import Dispatcher
 from router.turn import ConversationKey, Prompt, Turn
@@ -36,6 +36,11 @@ class Worker:
 
     def knows(self, key: ConversationKey) -> bool:
         return self.dispatcher.conversations.get(key) is not None
+
+    @property
+    def drained(self) -> list[str]:
+        nodes = self.dispatcher.nodes()
+        return [node.name for node in nodes if node.state is NodeState.DRAINING]
 
     @property
     def in_flight(self) -> int:
@@ -156,3 +161,29 @@ async def test_the_socket_that_a_killed_worker_left_behind_is_replaced(tmp_path:
         left.turn(chat(1))  # nobody listens there
         async with worker(tmp_path, 1) as right:
             await until(lambda: right.knows(chat(1)))
+
+
+async def test_a_node_that_one_worker_is_told_to_drain_is_drained_by_all(tmp_path: Path) -> None:
+    async with worker(tmp_path, 0) as left:
+        left.dispatcher.drain("b")
+        async with worker(tmp_path, 1) as right:
+            await until(lambda: right.drained == ["b"])
+            left.dispatcher.drain("a")
+            await until(lambda: right.drained == ["a", "b"])
+        left.dispatcher.drain("b", drain=False)
+        async with worker(tmp_path, 1) as right:
+            await until(lambda: right.drained == left.drained == ["a"])
+
+
+async def test_a_drain_that_was_lost_on_its_way_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.workers.siblings._TICKS_UNTIL_ALL", 20)
+    async with worker(tmp_path, 0) as left, worker(tmp_path, 1) as right:
+        right.turn(chat(1))
+        await until(lambda: left.knows(chat(1)))  # so it has answered what the other asked first
+        with monkeypatch.context() as patch:
+            patch.setattr(left.siblings._mailbox, "send", lambda index, data: Delivery.FULL)
+            left.dispatcher.drain("b")
+            await until(lambda: bool(left.siblings._drains_told))
+        await until(lambda: right.drained == ["b"])

@@ -1,0 +1,132 @@
+"""The proxy against other routers: ``python -m tests.bench.router_peers --peers FOLDER``.
+
+The folder has the routers prepared, with the harness that starts each before four dummy workers
+and drives it by a load generator in C, router and load each on a core of its own.  Ours is one
+row more.  All routers are measured once in every round, so that they share the machine's moods.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+OURS = "prefix-cache"
+DIRECT = "direct"
+STICKY = ("vllm/sticky_least_loaded", "vllm/consistent_hash", "sglang/manual")
+_FIRST_WORKER = 19100  # port of the harness's first dummy worker
+SCENARIOS = ("lat_short", "lat_long", "lat_stream", "thr_short", "thr_long", "thr_stream")
+
+# Runs the harness with a row for ours: its file, our name and command, its own arguments.
+_WITH_OUR_ROW = """
+import sys
+file, name, command, *sys.argv[1:] = sys.argv[1:]
+row = f"ROWS.append(Row({name!r}, {command!r}, hdr='X-Session-ID'))"
+source = open(file).read().replace("SCEN = {", row + "; SCEN = {", 1)
+exec(compile(source, file, "exec"), {"__file__": file, "__name__": "__main__"})
+"""
+
+Results = Mapping[str, Mapping[str, list[Mapping[str, float]]]]
+"""By router and scenario, one measurement per round."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is compared: median of the rounds, by router."""
+
+    title: str
+    of: Callable[[Results, str], float]
+    at_most: float
+    """Times the best peer's."""
+
+
+def _added(scenario: str, quantile: str) -> Callable[[Results, str], float]:
+    """Microseconds more than asking a worker directly in the same round."""
+
+    def figure(results: Results, router: str) -> float:
+        pairs = zip(results[router][scenario], results[DIRECT][scenario], strict=True)
+        return statistics.median(through[quantile] - direct[quantile] for through, direct in pairs)
+
+    return figure
+
+
+def _cpu(scenario: str) -> Callable[[Results, str], float]:
+    return lambda results, router: statistics.median(
+        measured["cpu_us_req"] for measured in results[router][scenario]
+    )
+
+
+FIGURES = (
+    Figure("1 KB, added p50, us", _added("lat_short", "p50"), 0.95),
+    Figure("1 KB, added p99, us", _added("lat_short", "p99"), 1.05),
+    Figure("64 KB, added p50, us", _added("lat_long", "p50"), 1.05),
+    Figure("first streamed byte, added p50, us", _added("lat_stream", "ttfb50"), 1.05),
+    Figure("1 KB, CPU per request, us", _cpu("thr_short"), 0.95),
+    Figure("64 KB, CPU per request, us", _cpu("thr_long"), 1.05),
+    Figure("1 KB streamed, CPU per request, us", _cpu("thr_stream"), 1.05),
+)
+
+
+@click.command()
+@click.option(
+    "--peers",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder with the prepared routers.",
+)
+@click.option("--rounds", type=click.IntRange(1), default=7, help="Rounds that each router plays.")
+def main(peers: Path, rounds: int) -> None:
+    """Measure the proxy in turns with other routers, and say which targets it meets."""
+    peers = peers.resolve()
+    routers = (DIRECT, *STICKY, OURS)
+    results: defaultdict[str, defaultdict[str, list[Mapping[str, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for number in range(rounds):
+        for measured in _round(peers, routers):
+            results[str(measured["router"])][str(measured["scen"])].append(measured)
+        click.echo(f"round {number + 1} of {rounds}", err=True)
+    for figure in FIGURES:
+        values = {router: figure.of(results, router) for router in (*STICKY, OURS)}
+        best = min(STICKY, key=values.__getitem__)
+        ratio = values[OURS] / values[best]
+        verdict = "pass " if ratio <= figure.at_most else "SHORT"
+        shown = ", ".join(f"{router} {value:.0f}" for router, value in values.items())
+        click.echo(f"{verdict} {figure.title}: {shown}; {ratio:.2f} of {best}")
+    _print_errors(results)
+
+
+def _round(peers: Path, routers: Iterable[str]) -> list[Mapping[str, float]]:
+    nodes = " ".join(f"--node w{i}=http://127.0.0.1:{_FIRST_WORKER + i}" for i in range(4))
+    faces = "--http 127.0.0.1:{PORT} --listen 127.0.0.1:0"
+    command = f"{Path(sys.executable).parent}/{OURS} router {faces} {nodes}"
+    with tempfile.NamedTemporaryFile("r") as out:
+        subprocess.run(
+            [
+                *(peers / "venv/bin/python", "-c", _WITH_OUR_ROW, peers / "bench_routers.py"),
+                *(OURS, command, "--quick", "--out", out.name),
+                *("--only", ",".join(routers), "--scen", ",".join(SCENARIOS)),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        return [json.loads(line) for line in out]
+
+
+def _print_errors(results: Results) -> None:
+    for router, scenarios in results.items():
+        errors = sum(measured["err"] for rounds in scenarios.values() for measured in rounds)
+        if errors:
+            click.echo(f"{router}: {errors:g} requests failed")
+
+
+if __name__ == "__main__":
+    main()
