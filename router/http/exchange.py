@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prefix_cache.errors import NoNodeAvailable
+from router.directory import follow_pin
 from router.http.answers import Answer, error_answer, error_document
 from router.http.engine_connection import EngineConnection
 from router.http.forwarding import Forwarding
@@ -28,7 +29,6 @@ from router.open_routes import OpenRoute
 from router.turn import Turn
 
 if TYPE_CHECKING:
-    from router.directory import Directory
     from router.http.client_connection import ClientConnection
 
 # Said by an engine, or by what stands before it, that cannot take this request now.
@@ -80,18 +80,14 @@ class Exchange:
 
     def start(self) -> None:
         """Choose a node and send the request there."""
-        directory = self._forwarding.directory
-        if directory is None or self._turn.conversation is None:
+        if self._forwarding.directory is None:
             self._try_a_node()
         else:
-            self._wait_for(self._learn_pin(directory))
+            self._wait_for(self._follow_pin())
 
-    async def _learn_pin(self, directory: Directory) -> None:
-        conversation = self._turn.conversation
-        assert conversation is not None
-        pin = await directory.find_pin(conversation)
-        if pin is not None:
-            self._forwarding.dispatcher.learn_pin(conversation, pin)
+    async def _follow_pin(self) -> None:
+        forwarding = self._forwarding
+        await follow_pin(forwarding.dispatcher, forwarding.directory, self._turn.conversation)
         self._try_a_node()
 
     # --- before the answer ------------------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.bench.node import node_cases
 from tests.bench.node_conversation import node_conversation_cases
 from tests.bench.pick import pick_cases
 from tests.bench.proxy import proxy_cases
+from tests.bench.router_memory import router_memory_cases
 from tests.bench.scale import Scale
 from tests.bench.turns import aligned_cases, form_cases, turn_cases
 
@@ -29,6 +30,7 @@ GROUPS: dict[str, Callable[[Scale], AsyncGenerator[Case]]] = {
     "loop": loop_cases,
     "memory": memory_cases,
     "pick": pick_cases,
+    "router-memory": router_memory_cases,
     "proxy": proxy_cases,
 }
 

@@ -48,7 +48,7 @@ def _fresh_process(kind: str, num_blocks: int) -> Side:
 
 def _bytes_per_block(kind: str, num_blocks: int) -> float:
     prompts = itertools.islice(new_prompts(_CHAIN * BLOCK_SIZE), num_blocks // _CHAIN)
-    before = _resident_bytes()
+    before = resident_bytes()
     if kind == "index":
         index = BlockCache(num_blocks, BLOCK_SIZE)
         _fill(index, prompts)
@@ -57,7 +57,7 @@ def _bytes_per_block(kind: str, num_blocks: int) -> float:
         naive = NaiveBlockCache(num_blocks, BLOCK_SIZE)
         _fill(naive, prompts)
         num_cached = num_blocks // _CHAIN * _CHAIN
-    return (_resident_bytes() - before) / num_cached
+    return (resident_bytes() - before) / num_cached
 
 
 def _fill(cache: Cache[Sequence], prompts: Iterable[bytes]) -> None:
@@ -67,7 +67,8 @@ def _fill(cache: Cache[Sequence], prompts: Iterable[bytes]) -> None:
         cache.release(sequence)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Resident memory of this process."""
     gc.collect()
     shown = subprocess.run(
         ["ps", "-o", "rss=", "-p", str(os.getpid())], check=True, capture_output=True, text=True

@@ -23,6 +23,7 @@ class Scale:
     probes: int = 500  # small calls whose 99th percentile is taken
     memory_blocks: int = 1_000_000
     fleets: tuple[int, ...] = (8, 64, 256)  # nodes of a router
+    pinned_conversations: int = 100_000  # of a router
     requests: int = 2_000  # of a proxy, by one connection, per sample
     picks: int = 50  # decisions per sample
     new_tokens: int = 200  # of a prompt that is known but for them
@@ -47,6 +48,7 @@ TINY = Scale(
     probes=2,
     memory_blocks=1_024,
     fleets=(2,),
+    pinned_conversations=1_000,
     requests=4,
     picks=1,
     new_tokens=16,
