@@ -156,4 +156,7 @@ def _class_without_info(error: grpc.RpcError) -> type[PrefixCacheError]:
         error.details() or ""
     ):
         return errors.MessageTooLarge
+    # What grpc.aio says where the stream broke before it had a status.
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == "Internal error from Core":
+        return errors.Unavailable
     return _CLASSES.get(error.code(), PrefixCacheError)

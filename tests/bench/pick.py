@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -11,22 +12,25 @@ from prefix_cache.client import NodeEvent
 from prefix_cache.index import Identity
 from prefix_cache.index.block_hash import BlockHasher
 from prefix_cache.index.events import BlocksStored
+from prefix_cache.index.tokens import TOKEN_BYTES
 from router.claims.node_claims import NodeClaims
 from router.claims.sent_text import SentText
 from router.claims.text_tree import TextTree
 from router.config import NodeSpec, PoolConfig, RouterConfig
 from router.dispatcher import Dispatcher
+from router.prompts.token_chain import TokenChains
 from router.turn import ConversationKey, Prompt, Turn
-from tests.bench.prompts import BLOCK_SIZE, WHO, random_tokens
+from tests.bench.prompts import BLOCK_SIZE, WHO, random_tokens, unlike_from
 from tests.bench.scale import Scale
 
 _INCARNATION = 1
 
 
 async def pick_cases(scale: Scale) -> AsyncGenerator[Case]:
-    """Filter, score and pick, against looking up the holders of one block after the other.
+    """Hash what is new, filter, score and pick; against one block's holders after the other's.
 
-    The baseline only counts what each node holds: no filter, no load, no choice.
+    The baseline is given the hashes and only counts what each node holds: no filter, no load, no
+    choice.
     """
     hasher = BlockHasher(BLOCK_SIZE, None)
     for num_tokens in (scale.short_prompt, scale.long_prompt):
@@ -42,11 +46,11 @@ async def pick_cases(scale: Scale) -> AsyncGenerator[Case]:
             yield Case(
                 f"{num_nodes} nodes, {num_tokens:,} tokens",
                 _block_by_block(chain, held, scale.picks),
-                _picks(Prompt(num_tokens, tokens, chain, BLOCK_SIZE), held, scale.picks),
+                _picks(tokens, scale.new_tokens, held, scale.picks),
             )
 
 
-def _picks(prompt: Prompt, held: Mapping[str, Sequence[bytes]], times: int) -> Side:
+def _picks(tokens: bytes, new_tokens: int, held: Mapping[str, Sequence[bytes]], times: int) -> Side:
     nodes = tuple(NodeSpec(name, f"{name}:1") for name in held)
     dispatcher = Dispatcher(RouterConfig(pools=(PoolConfig(nodes=nodes),)), clock=time.monotonic)
     for node in dispatcher.nodes():
@@ -54,9 +58,16 @@ def _picks(prompt: Prompt, held: Mapping[str, Sequence[bytes]], times: int) -> S
         dispatcher.node_answered(node, _INCARNATION)
         if blocks := tuple(held[node.name]):
             claims.held.apply(NodeEvent(_INCARNATION, 1, _stored(blocks)))
-    turn = Turn(ConversationKey("", "chat"), prompt)
+    num_tokens = len(tokens) // TOKEN_BYTES
+    # Each is known but for its last tokens, whichever came before it.
+    prompts = itertools.cycle([unlike_from(tokens, num_tokens - new_tokens) for _ in range(4)])
+    conversation = ConversationKey("", "chat")
+    chains = TokenChains(BLOCK_SIZE)
 
     async def work() -> None:
+        prompt = next(prompts)
+        chain = chains.hashes(conversation, WHO, prompt)
+        turn = Turn(conversation, Prompt(num_tokens, prompt, chain, BLOCK_SIZE))
         assert dispatcher.decide(turn).promised_tokens > 0
 
     return repeated(work, times)
