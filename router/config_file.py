@@ -13,22 +13,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import msgspec
-
-from prefix_cache.errors import InvalidArgument, MalformedFile
+from prefix_cache.errors import InvalidArgument
+from prefix_cache.toml_settings import checked, read_toml
 from router.config import NodeSpec, PoolConfig, RouterConfig
 
 Setting = tuple[str, ...]
 """Path of a value in the file, such as ("pools", "chat", "policy")."""
-
-_EXPECTED = {
-    str: "a string",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    tuple[str, ...]: "an array of strings",
-    dict[str, Any]: "a table",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +34,7 @@ class ConfigFile:
         Raises MalformedFile for what is no TOML, OSError for what cannot be read, and else
         InvalidArgument, which names the file, the line and the setting.
         """
-        try:
-            text = self.path.read_text(encoding="utf-8")
-            table = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise MalformedFile(f"{self.path} is no TOML: {error}", path=self.path) from None
+        text, table = read_toml(self.path)
         try:
             return self._config(table)
         except InvalidArgument as error:
@@ -113,13 +99,8 @@ def _unknown(setting: Setting, known: Iterable[str]) -> InvalidArgument:
 
 
 def _checked(where: Setting, name: str, value: object, kind: Any) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        setting = (*where, name)
-        raise InvalidArgument(
-            f"{'.'.join(setting)} is {value!r}, expected {_EXPECTED[kind]}", setting=setting
-        ) from None
+    setting = (*where, name)
+    return checked(".".join(setting), value, kind, setting=setting)
 
 
 def _line_of(text: str, setting: Setting) -> int:

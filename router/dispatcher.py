@@ -50,18 +50,15 @@ class Dispatcher:
         *,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
-        on_pin: Callable[[ConversationKey, Pin], None] = lambda key, pin: None,
-        on_failure: Callable[[Node], None] = lambda node: None,
-        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self.pools = {pool.name: Pool(pool) for pool in config.pools}
         self.conversations = Conversations(
             max_pins=config.max_pins, ttl_s=config.pin_ttl_s, clock=clock
         )
         self.ledger = Ledger(max_accounts=config.max_decisions)
-        self.on_pin = on_pin
-        self.on_failure = on_failure
-        self.on_drain = on_drain
+        self.on_pin: Callable[[ConversationKey, Pin], None] = lambda key, pin: None
+        self.on_failure: Callable[[Node], None] = lambda node: None
+        self.on_drain: Callable[[], None] = lambda: None
         self.drains = Drains()
         self._clock = clock
         self._wall_clock = wall_clock

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from random import Random
 
 import aiohttp
@@ -84,22 +83,11 @@ class Watchers:
             watcher.due.set()
 
 
-@asynccontextmanager
-async def watching(dispatcher: Dispatcher, config: RouterConfig) -> AsyncIterator[Watchers]:
-    """Follow every node while the context is open; on entry each was probed once."""
-    watchers = Watchers(dispatcher, config)
-    try:
-        await asyncio.gather(*(watchers.start(node) for node in dispatcher.nodes()))
-        yield watchers
-    finally:
-        await watchers.close()
-
-
 class _Watcher:
     """Follows one node: its engine by probes, its cache node by probes and events.
 
-    The node can be chosen while its engine answers.  Without its cache node nothing is claimed
-    of it, but it goes on serving.
+    The node can be chosen while its engine answers.  Without its cache node, what it holds is
+    guessed from the text that was sent there.
     """
 
     def __init__(

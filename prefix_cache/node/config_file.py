@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import msgspec
-
-from prefix_cache.errors import InvalidArgument, MalformedFile
+from prefix_cache.errors import InvalidArgument
 from prefix_cache.node.config import NodeConfig
-
-_EXPECTED = {
-    str: "a string",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    tuple[str, ...]: "an array of strings",
-}
+from prefix_cache.toml_settings import checked, read_toml
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -27,10 +17,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     unit.  Raises ``MalformedFile`` for what is no TOML, and ``InvalidArgument`` for a key that is
     no setting or a value of another type.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MalformedFile(f"{path} is no TOML: {error}", path=path) from None
+    _, table = read_toml(path)
     types = get_type_hints(NodeConfig)
     names = {name.removesuffix("_s"): name for name in types}
     settings = {}
@@ -41,17 +28,7 @@ def read_settings(path: Path) -> dict[str, Any]:
                 path=path,
                 name=key,
             )
-        settings[names[key]] = _checked(path, types[names[key]], key, value)
+        settings[names[key]] = checked(
+            f"{path}: {key}", value, types[names[key]], path=path, name=key, value=repr(value)
+        )
     return settings
-
-
-def _checked(path: Path, kind: Any, key: str, value: object) -> Any:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise InvalidArgument(
-            f"{path}: {key} is {value!r}, expected {_EXPECTED[kind]}",
-            path=path,
-            name=key,
-            value=repr(value),
-        ) from None

@@ -80,7 +80,7 @@ class Exchange:
 
     def start(self) -> None:
         """Choose a node and send the request there."""
-        if self._forwarding.directory is None:
+        if self._forwarding.directory is None or self._turn.conversation is None:
             self._try_a_node()
         else:
             self._wait_for(self._follow_pin())

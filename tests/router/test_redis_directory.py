@@ -79,7 +79,8 @@ async def replica(url: str) -> AsyncIterator[Router]:
         pins[key] = pin
         shared.put_pin(key, pin)
 
-    dispatcher = Dispatcher(settings, on_pin=on_pin)
+    dispatcher = Dispatcher(settings)
+    dispatcher.on_pin = on_pin
     for node in dispatcher.nodes():
         dispatcher.node_answered(node, 1)
     async with redis_directory(settings, pins.items) as shared:
