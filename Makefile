@@ -51,7 +51,7 @@ setup: $(READY)  ## the virtual environment alone
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[tokenizers]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[tokenizers,torch,report]'
 	touch $(READY)
 
 clean:  ## remove what set-up and tools made

@@ -1,0 +1,1 @@
+"""The serving experiment of the PagedAttention paper, on paper GPUs."""

@@ -1,0 +1,1 @@
+"""How large KV is for a model, and how many conversations fit."""

@@ -1,0 +1,1 @@
+"""A reference inference worker: a paged Llama on torch, behind OpenAI's API."""
