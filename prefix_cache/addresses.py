@@ -7,13 +7,15 @@ from urllib.parse import urlsplit
 
 from prefix_cache.errors import InvalidArgument
 
-_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_HOST_AND_PORT = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
+)
 _UNIX = re.compile(r"unix:///\S+")
 _HIGHEST_PORT = 65_535
 
 
 def split_host_and_port(text: str, *, lowest_port: int = 1) -> tuple[str, int]:
-    """Split ``host:port`` or ``[ipv6]:port``; an IPv6 host keeps its brackets.
+    """Split ``host:port`` or ``[ipv6]:port``; an IPv6 host keeps its brackets and its zone.
 
     Raises InvalidArgument.
     """

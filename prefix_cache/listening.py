@@ -11,7 +11,8 @@ from pathlib import Path
 
 from grpc import aio
 
-from prefix_cache.errors import CannotListen
+from prefix_cache.addresses import split_host_and_port
+from prefix_cache.errors import CannotListen, InvalidArgument
 
 _UNIX = "unix://"
 
@@ -36,11 +37,11 @@ def bind(server: aio.Server, address: str) -> str:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Split ``host:port`` or ``[ipv6]:port``.  Raises ``CannotListen`` for anything else."""
-    host, _, port = address.rpartition(":")
-    bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
-    if not host or bare_ipv6 or not port.isdecimal() or int(port) > 65535:
-        raise cannot_listen(address, "expected host:port, [ipv6]:port or unix:///path")
-    return host, int(port)
+    try:
+        return split_host_and_port(address, lowest_port=0)
+    except InvalidArgument:
+        expected = "expected host:port, [ipv6]:port or unix:///path"
+        raise cannot_listen(address, expected) from None
 
 
 def cannot_listen(address: str, why: str) -> CannotListen:

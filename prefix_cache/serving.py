@@ -28,7 +28,7 @@ _OPTIONS = [
     # A peer whose host vanished is noticed within 90 s.  A stream may be silent for any time, and
     # a peer frozen for up to a minute keeps its stream.
     ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 60_000),
+    ("grpc.http2.ping_timeout_ms", 60_000),  # of late not keepalive_timeout_ms
     # Clients with a keepalive of their own are not cut off for it.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -238,7 +238,7 @@ class HttpApi:
         except (InvalidRequest, UnknownModel) as error:
             client.answer(_bad_body(error))
         else:
-            client.under_way = Explaining(forwarding, client, turn)
+            client.under_way = Explaining(forwarding, client, request, path, turn)
 
 
 def _answering(answer: Callable[[Request], Answer]) -> Handler:

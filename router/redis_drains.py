@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from prefix_cache.redis_client import connect_redis, finished
-from router.dispatcher import Dispatcher
 from router.drains import Word
+from router.fleet import Fleet
 
 if TYPE_CHECKING:
     from prefix_cache.redis_client import RedisClient
@@ -24,16 +24,16 @@ _decode = msgspec.msgpack.Decoder(dict[str, Word]).decode
 
 
 @asynccontextmanager
-async def sharing_drains(redis_url: str, dispatcher: Dispatcher) -> AsyncIterator[None]:
+async def sharing_drains(redis_url: str, fleet: Fleet) -> AsyncIterator[None]:
     """Keep what nodes were told the same here and there while the context is open.
 
     On entry it was read once, if Redis is there.
     """
     redis = connect_redis(redis_url, timeout_s=_TIMEOUT_S)
     told = asyncio.Event()
-    dispatcher.on_drain = told.set
-    await _exchange(redis, dispatcher)
-    task = asyncio.create_task(_go_on(redis, dispatcher, told))
+    fleet.on_drain = told.set
+    await _exchange(redis, fleet)
+    task = asyncio.create_task(_go_on(redis, fleet, told))
     try:
         yield
     finally:
@@ -43,25 +43,25 @@ async def sharing_drains(redis_url: str, dispatcher: Dispatcher) -> AsyncIterato
         await redis.aclose()
 
 
-async def _go_on(redis: RedisClient, dispatcher: Dispatcher, told: asyncio.Event) -> None:
+async def _go_on(redis: RedisClient, fleet: Fleet, told: asyncio.Event) -> None:
     while True:
         with suppress(TimeoutError):
             async with asyncio.timeout(_INTERVAL_S):
                 await told.wait()
         told.clear()
-        await _exchange(redis, dispatcher)
+        await _exchange(redis, fleet)
 
 
-async def _exchange(redis: RedisClient, dispatcher: Dispatcher) -> None:
+async def _exchange(redis: RedisClient, fleet: Fleet) -> None:
     try:
         words = await finished(_read(redis))
     except Exception:  # Redis is away: nothing changes, and who shares pins there says so
         return
-    dispatcher.learn_drains(words)
-    if dispatcher.drains.words != words:
+    fleet.learn_drains(words)
+    if fleet.drains.words != words:
         # Of two who write at once, one finds its own words missing at its next look.
         with suppress(Exception):
-            await finished(_write(redis, dispatcher.drains.words))
+            await finished(_write(redis, fleet.drains.words))
 
 
 async def _read(redis: RedisClient) -> dict[str, Word]:

@@ -24,7 +24,7 @@ _OPTIONS = [
     # A stream may be silent for any time; a peer that is gone without a word is noticed all the
     # same within 90 s.
     ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 60_000),
+    ("grpc.http2.ping_timeout_ms", 60_000),
     # Peers are inside the fleet; a proxy set for the outside world must not catch them.
     ("grpc.enable_http_proxy", 0),
 ]

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from router.claims.claims import Claims
 from router.claims.held_blocks import HeldBlocks
 from router.claims.sent_text import SentText
 from router.turn import Prompt
+
+
+class Left(NamedTuple):
+    """Where a prompt leaves what a node is believed to hold."""
+
+    position: int
+    """The first token of the first block that is not held; of the prompt's text, the very byte."""
+    is_token: bool
+    differs: bool | None
+    """Whether something else is held from there on; None: of blocks that cannot be known."""
 
 
 class NodeClaims:
@@ -41,6 +52,13 @@ class NodeClaims:
     def is_told(self, prompt: Prompt) -> bool:
         """Whether the node's events say what it holds of the prompt."""
         return bool(prompt.block_hashes) and self.exact
+
+    def leaves(self, prompt: Prompt) -> Left:
+        """Where the prompt leaves what is claimed: by blocks, and where none is held by text."""
+        if self.is_told(prompt) and (held := self.held.held_tokens(prompt)):
+            return Left(held, True, None)
+        position, differs = self.sent.leaves(prompt)
+        return Left(position, False, differs)
 
     def accepted(self, prompt: Prompt) -> None:
         """Remember what was sent; of its blocks the node itself will tell."""

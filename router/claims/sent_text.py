@@ -40,6 +40,10 @@ class SentText:
         sent = self._tree.held_bytes(text, self._sent)
         return prompt.num_tokens * sent // len(text) if sent else 0
 
+    def leaves(self, prompt: Prompt) -> tuple[int, bool]:
+        """The byte at which the prompt's text leaves what was sent; whether that goes on, too."""
+        return self._tree.leaves(prompt.text, self._sent)
+
     def accepted(self, prompt: Prompt) -> None:
         """Remember the text."""
         self._tree.add(prompt.text[: self._max_bytes], self._sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable
 
 PIECE_BYTES = 64
 
@@ -65,6 +66,27 @@ class TextTree:
         if text is not self._asked:
             self._asked, self._held = text, self._walk(text)
         return self._held.get(holder, 0)
+
+    def leaves(self, text: bytes, holder: Holder) -> tuple[int, bool]:
+        """Where ``text`` leaves what ``holder`` was sent, to the byte; whether that goes on, too.
+
+        Takes time in proportion to the number of ways in which it goes on.
+        """
+        run, at = self._root, 0
+        while (child := run.children.get(text[at : at + PIECE_BYTES])) and holder in child.holders:
+            common = child.common(text, at)
+            at += common
+            if common < len(child.text):
+                others = [child.text[common : common + PIECE_BYTES]]
+                break
+            run = child
+        else:
+            others = [key for key, child in run.children.items() if holder in child.holders]
+        lengths = range(1, len(text[at : at + PIECE_BYTES]) + 1)
+        most = bisect_left(
+            lengths, True, key=lambda length: not _begins_any(others, text[at : at + length])
+        )
+        return at + most, bool(others)
 
     def add(self, text: bytes, holder: Holder) -> None:
         """Take note that ``holder`` was sent the whole pieces of ``text``."""
@@ -137,3 +159,7 @@ class TextTree:
             holder.runs[run] = None
             holder.runs.move_to_end(run)
             run = run.before
+
+
+def _begins_any(texts: Iterable[bytes], beginning: bytes) -> bool:
+    return any(text.startswith(beginning) for text in texts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from router.config import NodeSpec
-from router.dispatcher import Dispatcher
+from router.fleet import Fleet
 from router.nodes import Node
 
 _log = logging.getLogger(__name__)
@@ -44,8 +44,8 @@ class Membership:
     sources spoke first.  One that changed leaves and comes back.
     """
 
-    def __init__(self, dispatcher: Dispatcher, watchers: NodeWatchers) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, fleet: Fleet, watchers: NodeWatchers) -> None:
+        self._fleet = fleet
         self._watchers = watchers
         self._wanted: dict[str, Sequence[Member]] = {}
         self._present: dict[str, tuple[Member, Node]] = {}
@@ -87,15 +87,15 @@ class Membership:
 
     async def _add(self, member: Member) -> None:
         pool, spec = member.pool, member.spec
-        # The dispatcher was built with those of the config.
-        node = self._dispatcher.pools[pool].nodes.get(spec.name)
+        # The fleet was built with those of the config.
+        node = self._fleet.pools[pool].nodes.get(spec.name)
         if node is None:
-            node = self._dispatcher.add_node(pool, spec)
+            node = self._fleet.add_node(pool, spec)
         self._present[spec.name] = (member, node)
         _log.info("node %s joins pool %s", spec.name, pool)
         await self._watchers.start(node)
 
     async def _remove(self, node: Node) -> None:
         await self._watchers.stop(node)
-        self._dispatcher.remove_node(node)
+        self._fleet.remove_node(node)
         del self._present[node.name]

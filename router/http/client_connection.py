@@ -219,18 +219,22 @@ class ClientConnection(asyncio.Protocol):
         if self._goes_on:
             return
         complete = self._parser.complete
-        if self._request is None and self._can_write and not self._is_closing:
+        if self._is_free() and self._can_write and not self._is_closing:
             if complete:
                 self._goes_on = True
                 self._serve(complete.pop(0))
                 self._goes_on = False
-                if self._request is None and (complete or self._refused is not None):
+                if self._is_free() and (complete or self._refused is not None):
                     self._loop.call_soon(self._go_on)
             elif self._refused is not None:
                 self._refuse(self._refused)
         # The transport knows first that the client is gone.
         if not (self._is_closing or self._transport.is_closing()):
             self._read_on()
+
+    def _is_free(self) -> bool:
+        """Whether no answer is under way."""
+        return self._request is None
 
     def _serve(self, request: Request) -> None:
         self._request = request

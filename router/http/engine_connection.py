@@ -71,6 +71,10 @@ class EngineConnection(asyncio.Protocol):
         self._sent_at = self._pool.loop.time()
         self._transport.writelines((head, body))
 
+    def hand_over(self, reader: AnswerReader) -> None:
+        """Let another reader have the rest of an answer that is not whole yet."""
+        self._reader = reader
+
     def cancel(self) -> None:
         """Close, whatever is under way; nobody is told."""
         self._reader = None

@@ -11,6 +11,7 @@ from router.directory import follow_pin
 from router.http.answers import json_answer
 from router.http.forwarding import Forwarding
 from router.http.node_errors import no_node_answer
+from router.http.request_parser import Request
 from router.status import explanation_document
 from router.turn import Turn
 
@@ -21,11 +22,23 @@ _log = logging.getLogger(__name__)
 
 
 class Explaining:
-    """Answers ``client`` how ``turn`` would be decided; nothing is routed, nothing counted."""
+    """Answers ``client`` how ``turn`` would be decided; nothing is routed, nothing counted.
 
-    def __init__(self, forwarding: Forwarding, client: ClientConnection, turn: Turn) -> None:
+    The turn was read from the body of ``request``, of the form of those for ``path``.
+    """
+
+    def __init__(
+        self,
+        forwarding: Forwarding,
+        client: ClientConnection,
+        request: Request,
+        path: str,
+        turn: Turn,
+    ) -> None:
         self._forwarding = forwarding
         self._client = client
+        self._body = request.body
+        self._path = path
         self._turn = turn
         self._task = asyncio.get_running_loop().create_task(self._explain())
         self._task.add_done_callback(self._done)
@@ -38,7 +51,8 @@ class Explaining:
         except NoNodeAvailable as error:
             self._client.answer(no_node_answer(error))
         else:
-            self._client.answer(json_answer(explanation_document(decision)))
+            leaving = self._forwarding.body_reader.leaving(self._path, self._body, turn, decision)
+            self._client.answer(json_answer(explanation_document(decision) | {"leaves": leaving}))
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -36,30 +36,49 @@ class Usage(NamedTuple):
     cached_tokens: int | None = None
 
 
-def read_usage(tail: bytes) -> Usage:
-    """Read the last ``usage`` object in the tail of a JSON document, or of server-sent events.
+_NOTHING = Usage()
 
+
+def read_usage(tail: bytes) -> Usage:
+    """Read what the tail of a JSON document, or of server-sent events, says of the prompt.
+
+    The last ``usage`` object counts.  Where cached tokens are said more than once, as by the
+    stages of a prefill, each says what it had of the same prompt: the most of them were cached.
     A quote inside a JSON string is escaped, so no text of a model or of a user reads like the key.
     """
-    at = len(tail)
+    usage, at = _NOTHING, len(tail)
     while (at := tail.rfind(_KEY, 0, at)) >= 0:
         if found := _OBJECT.match(tail, at):
-            return _read(found[1])
-    return Usage()
+            said = _read(found[1])
+            if usage.prompt_tokens is None:
+                usage = said
+            elif said.cached_tokens is not None:
+                tokens = _most(usage.prompt_tokens, usage.cached_tokens, said.cached_tokens)
+                usage = Usage(usage.prompt_tokens, tokens)
+    return usage
 
 
 def _read(json: bytes) -> Usage:
     try:
-        usage = _decoder.decode(json)
+        said = _decoder.decode(json)
     except (msgspec.DecodeError, RecursionError):
-        return Usage()
-    tokens, details = usage.prompt_tokens, usage.prompt_tokens_details
-    prompt_tokens = _count(usage.input_tokens if tokens is None else tokens)
-    details = usage.input_tokens_details if details is None else details
-    cached_tokens = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    if prompt_tokens is None or (cached_tokens or 0) > prompt_tokens:
-        return Usage(prompt_tokens)
+        return _NOTHING
+    prompt_tokens = _count(said.input_tokens if said.prompt_tokens is None else said.prompt_tokens)
+    if prompt_tokens is None:
+        return _NOTHING
+    cached_tokens = None
+    for details in (said.prompt_tokens_details, said.input_tokens_details):
+        if isinstance(details, dict):
+            cached_tokens = _most(prompt_tokens, cached_tokens, details.get("cached_tokens"))
     return Usage(prompt_tokens, cached_tokens)
+
+
+def _most(prompt_tokens: int, known: int | None, said: object) -> int | None:
+    """The larger number of cached tokens; what is none, or is more than the prompt, is unsaid."""
+    count = _count(said)
+    if count is None or count > prompt_tokens:
+        return known
+    return count if known is None else max(known, count)
 
 
 def _count(value: object) -> int | None:

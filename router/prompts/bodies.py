@@ -8,7 +8,8 @@ an image in a ``data:`` URL is text like any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import Any, cast
@@ -18,6 +19,15 @@ from msgspec import Raw
 
 from prefix_cache.index.tokens import as_token_bytes
 from prefix_cache.plain_template import response_messages
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part of a prompt: a message, or the tools before them all."""
+
+    message: int | None
+    """Its index; the instructions of a response are its first message.  None: of the tools."""
+    role: str
 
 
 class Body(msgspec.Struct, gc=False):
@@ -81,6 +91,18 @@ class Body(msgspec.Struct, gc=False):
         """Text that goes on where that of the turn before ended; empty: unhashable."""
         return b""
 
+    def place(self, byte: int) -> Place | None:
+        """The part that a byte of the text is in; None where there are no parts."""
+        for place, length in self._parts():
+            if byte < length:
+                return place
+            byte -= length
+        return None
+
+    def _parts(self) -> Iterator[tuple[Place, int]]:
+        """The parts of the text, with their lengths."""
+        return iter(())
+
     def head(self) -> Sequence[bytes]:
         """What every turn of the conversation begins with; empty: nothing to tell it by."""
         return ()
@@ -124,6 +146,10 @@ class ChatBody(Body, gc=False):
         """The tools, and the messages up to the first of the user."""
         return _up_to_user([_given(self.tools)], self.messages or ())
 
+    def _parts(self) -> Iterator[tuple[Place, int]]:
+        yield _TOOLS, len(_given(self.tools))
+        yield from _message_parts(self.messages or ())
+
 
 class ResponsesBody(Body, gc=False):
     """/v1/responses.  What ``previous_response_id`` names is at the engine, and so unhashable."""
@@ -155,6 +181,13 @@ class ResponsesBody(Body, gc=False):
     def head(self) -> Sequence[bytes]:
         """The tools, the instructions, and the input up to the first message of the user."""
         return _up_to_user(self._opening(), self._items())
+
+    def _parts(self) -> Iterator[tuple[Place, int]]:
+        tools, instructions = map(len, self._opening())
+        yield _TOOLS, tools
+        if instructions:
+            yield Place(0, "system"), instructions
+        yield from _message_parts(self._items(), first=1 if instructions else 0)
 
     def _opening(self) -> list[bytes]:
         return [_given(self.tools), _given(self.instructions)]
@@ -210,6 +243,7 @@ class _Message(msgspec.Struct, gc=False):
     role: object = None
 
 
+_TOOLS = Place(None, "tools")
 _LOOKED_AT = 64
 _BEGINS_WITH_ROLE = re.compile(rb'\{\s*"role"\s*:\s*"([a-z]+)"')
 
@@ -245,6 +279,12 @@ def _up_to_user(opening: list[bytes], messages: Iterable[bytes]) -> Sequence[byt
         if _role(message) == b"user":
             return head
     return ()
+
+
+def _message_parts(messages: Iterable[bytes], first: int = 0) -> Iterator[tuple[Place, int]]:
+    """Each with the bracket or comma before it."""
+    for index, message in enumerate(messages, first):
+        yield Place(index, _role(message).decode()), 1 + len(message)
 
 
 def _role(message: bytes) -> bytes:

@@ -9,10 +9,11 @@ import msgspec
 
 from prefix_cache.client import NodeState
 from prefix_cache.errors import InvalidRequest, InvalidTokens, InvalidTokenType, UnknownModel
-from router.dispatcher import Pool
+from router.fleet import Pool
+from router.picker import Decision
 from router.prompts.bodies import Body, ChatBody, CompletionBody, ResponsesBody
 from router.prompts.conversation_key import conversation_key, response_name
-from router.prompts.pool_prompts import PoolPrompts
+from router.prompts.pool_prompts import Leaving, PoolPrompts
 from router.turn import ConversationKey, Turn
 
 _KINDS: Mapping[str, type[Body]] = {
@@ -64,7 +65,7 @@ class BodyReader:
         InvalidRequest, whose ``details`` have the ``param`` at fault, and UnknownModel.
         """
         try:
-            fields = (self._decoders[path] if _is_readable(body) else _unread).decode(body)
+            fields = self._fields(path, body)
             pool = self._pool(fields.model)
             key = self._key(pool, headers, fields)
             prompt = self._prompts[pool.config.name].prompt(path, fields, len(body), key)
@@ -72,9 +73,17 @@ class BodyReader:
             raise _invalid(error, body) from error
         return Turn(key, prompt, pool.config.name, str(fields.model), needs_url=True)
 
+    def leaving(self, path: str, body: bytes, turn: Turn, decision: Decision) -> Leaving | None:
+        """Where the turn that was read from ``body`` leaves what is held of it; None: nowhere."""
+        fields = self._fields(path, body)
+        return self._prompts[turn.pool].leaving(decision, turn.prompt, fields)
+
     def learn(self, turn: Turn, prompt_tokens: int) -> None:
         """Take the engine's count of a turn's prompt: the estimates of its pool get better."""
         self._prompts[turn.pool].learn(turn.prompt, prompt_tokens)
+
+    def _fields(self, path: str, body: bytes) -> Body:
+        return (self._decoders[path] if _is_readable(body) else _unread).decode(body)
 
     def _key(
         self, pool: Pool, headers: Mapping[bytes, bytes], body: Body

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 import xxhash
@@ -11,18 +13,37 @@ import xxhash
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.tokens import TOKEN_BYTES
-from router.claims.node_claims import block_size_of
-from router.dispatcher import Pool
-from router.prompts.bodies import Body
+from router.claims.node_claims import NodeClaims, block_size_of
+from router.fleet import Pool
+from router.picker import Decision
+from router.prompts.bodies import Body, Place
 from router.prompts.rendering import Rendering, load_rendering
 from router.prompts.token_chain import TokenChains
 from router.prompts.token_estimate import TokenEstimate
 from router.turn import ConversationKey, Prompt
 
+# Of the text of a prompt, what stands before the client's.
+_IDENTITY_BYTES = 16
 # Of an identity whose digest is remembered, in characters.
 _REMEMBERED_LENGTH = 4096
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What a prompt has in common with what ``node`` is believed to hold ends at ``position``.
+
+    ``unit`` is ``token``, of the first block that is not held, or ``byte``, the very one of the
+    text.  ``differs``: something else was sent there instead; None where that cannot be known.
+    """
+
+    node: str
+    unit: Literal["token", "byte"]
+    position: int
+    differs: bool | None
+    place: Place | None
+    """What of the body it is in, or its block ends in; None where that is not known."""
 
 
 class PoolPrompts:
@@ -60,6 +81,36 @@ class PoolPrompts:
             self._chains = TokenChains(block_size)
         hashes = self._chains.hashes(conversation, self._identity(body), tokens)
         return Prompt(num_tokens, identified, hashes, block_size)
+
+    def leaving(self, decision: Decision, prompt: Prompt, body: Body) -> Leaving | None:
+        """Where the ``prompt`` of ``body`` leaves what any candidate is believed to hold of it.
+
+        None where none holds anything that begins like it.
+        """
+        held = [
+            (candidate.cached_tokens, candidate.node.claims.leaves(prompt), candidate.node.name)
+            for candidate in decision.candidates
+            if isinstance(candidate.node.claims, NodeClaims)
+        ]
+        if not held:
+            return None
+        _, left, node = max(held, key=lambda each: (each[0], each[1].position))
+        if left.is_token:
+            block_end = min(left.position + prompt.block_size, prompt.num_tokens)
+            place = self._place(body, block_end - 1)
+            return Leaving(node, "token", left.position, left.differs, place)
+        if not _IDENTITY_BYTES < left.position < len(prompt.text):
+            return None
+        position = left.position - _IDENTITY_BYTES
+        if body.tokens():
+            return Leaving(node, "token", position // TOKEN_BYTES, left.differs, None)
+        return Leaving(node, "byte", position, left.differs, body.place(position))
+
+    def _place(self, body: Body, token: int) -> Place | None:
+        try:
+            return self._rendering.place(body, token) if self._rendering else None
+        except InvalidArgument:  # of a template that takes no chat without its last messages
+            return None
 
     def learn(self, prompt: Prompt, prompt_tokens: int) -> None:
         """Take an engine's count of a prompt: estimates get better."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from router.decayed import DecayedSum
-from router.dispatcher import Dispatcher
+from router.fleet import Fleet
 from router.nodes import Node
 
 Load = tuple[int, int, int, int, float]
@@ -32,8 +32,8 @@ class SharedLoad:
     told next.
     """
 
-    def __init__(self, dispatcher: Dispatcher, clock: Callable[[], float]) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, fleet: Fleet, clock: Callable[[], float]) -> None:
+        self._fleet = fleet
         self._clock = clock
         self._told: dict[int, dict[Node, _Told]] = {}
         self._added: dict[Node, _Counts] = {}
@@ -109,5 +109,5 @@ class SharedLoad:
         return node.recent_prefill.value(now) - sum(recent.value(now) for recent in told)
 
     def _nodes(self) -> dict[str, Node]:
-        pools = self._dispatcher.pools.values()
+        pools = self._fleet.pools.values()
         return {name: node for pool in pools for name, node in pool.nodes.items()}

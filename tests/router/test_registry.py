@@ -334,18 +334,18 @@ async def test_a_node_that_restarts_before_it_is_missed_is_known_to_be_another(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--announce", "http://h"], "announce is no URL of a Redis, expected redis://HOST:PORT"),
+        (["--announce", "http://h"], "--announce is no URL of a Redis, expected redis://HOST:PORT"),
         (
             ["--announce", "redis://h", "--engine-url", "https://h"],
-            "engine_url: 'https://h': engines are reached without TLS, expected http://HOST:PORT",
+            "--engine-url: 'https://h': engines are reached without TLS, expected http://HOST:PORT",
         ),
         (
             ["--announce", "redis://h", "--advertise", "h"],
-            "advertise: malformed address 'h': expected HOST:PORT or [IPV6]:PORT",
+            "--advertise: malformed address 'h': expected HOST:PORT or [IPV6]:PORT",
         ),
         (
             ["--announce", "redis://h", "--listen", "0.0.0.0:1"],
-            "advertise is '', expected an address that routers reach: '0.0.0.0:1' is none",
+            "--advertise is '', expected an address that routers reach: '0.0.0.0:1' is none",
         ),
     ],
 )

@@ -103,3 +103,34 @@ def test_asking_makes_no_run() -> None:
     assert holder.runs.keys() == {run}
     assert isinstance(run, Run)
     assert len(run.text) == 640
+
+
+@given(SENT, TEXTS)
+def test_it_is_known_to_the_byte_where_a_text_leaves_what_was_sent(
+    sent: list[tuple[int, bytes]], asked: bytes
+) -> None:
+    """Of what was sent whole pieces are remembered."""
+    tree, holders = TextTree(), [Holder() for _ in range(3)]
+    for number, text in sent:
+        tree.add(text, holders[number])
+    for number, holder in enumerate(holders):
+        texts = [
+            text[: len(text) // PIECE_BYTES * PIECE_BYTES] for of, text in sent if of == number
+        ]
+        lengths = range(len(asked), -1, -1)
+        most = next(
+            (length for length in lengths if any(t.startswith(asked[:length]) for t in texts)), 0
+        )
+        goes_on = any(len(text) > most and text.startswith(asked[:most]) for text in texts)
+        assert tree.leaves(asked, holder) == (most, goes_on)
+
+
+def test_a_text_may_leave_in_the_middle_of_a_piece() -> None:
+    tree, holder, other = TextTree(), Holder(), Holder()
+    for way in (b"x" * 100 + b"1" * 92, b"x" * 100 + b"2" * 92, b"x" * 70 + b"3" * 58):
+        tree.add(way, holder)
+    assert tree.leaves(b"x" * 100 + b"4" * 100, holder) == (100, True)
+    assert tree.leaves(b"x" * 70 + b"4" * 100, holder) == (70, True)
+    assert tree.leaves(b"x" * 100 + b"2" * 100, holder) == (192, False)
+    assert tree.leaves(b"y" * 100, holder) == (0, True)
+    assert tree.leaves(b"x" * 100, other) == (0, False)

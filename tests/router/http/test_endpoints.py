@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from prefix_cache.client import NodeState
+from router.claims.claims import NoClaims
+from router.claims.node_claims import NodeClaims
+from router.claims.sent_text import SentText
+from router.claims.text_tree import TextTree
 from router.config import PoolConfig
 from router.conversations import Pin
 from router.directory import DirectoryCounts
@@ -74,6 +78,23 @@ async def test_a_decision_is_explained_without_being_made() -> None:
         assert (got.status, got.error["param"]) == (400, "path")
 
 
+async def test_where_a_body_leaves_what_was_sent_is_explained() -> None:
+    stable = "You are a helpful assistant. " * 20
+    async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
+        proxy.node("a").claims = NodeClaims(SentText("a", 1000, TextTree()))
+        got = await client.ask(post(chat_body(stable + "One?"), "/explain"))
+        assert got.json["leaves"] is None
+        await client.ask(post(chat_body(stable + "One? " + stable)))
+        got = await client.ask(post(chat_body(stable + "Two? " + stable), "/explain"))
+        assert got.json["leaves"] == {
+            "node": "a",
+            "unit": "byte",
+            "position": len('[{"role": "user", "content": "') + len(stable),
+            "differs": True,
+            "place": {"message": 0, "role": "user"},
+        }
+
+
 async def test_a_decision_of_the_past_is_explained_by_its_request() -> None:
     async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
         request_id = (await client.ask(post())).headers["x-request-id"]
@@ -129,32 +150,33 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
         assert await client.is_closed()
 
 
-async def test_requests_sent_ahead_are_answered_in_turn_with_those_of_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Counting(dict[str, Node]):
+    """Nodes, and how often they were looked through."""
+
+    times = 0
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+async def test_requests_sent_ahead_are_answered_in_turn_with_those_of_others() -> None:
     """Thousands fit into one read, and the router answers them itself."""
     async with (
         proxy_and_engines(1) as (proxy, _),
         client_of(proxy) as greedy,
         client_of(proxy) as other,
     ):
-        answered = 0
-        nodes = proxy.dispatcher.nodes
-
-        def counted() -> Iterator[Node]:
-            nonlocal answered
-            answered += 1
-            return nodes()
-
-        monkeypatch.setattr(proxy.dispatcher, "nodes", counted)
+        pool = proxy.dispatcher.default_pool
+        nodes = pool.nodes = Counting(pool.nodes)
         greedy.send(get("/ready") * 3000)
         await greedy.answer()
-        assert answered < 1000
+        assert nodes.times < 1000
         assert (await other.ask(get("/health"))).status == 200
-        assert answered < 1000
+        assert nodes.times < 1000
         for _ in range(2999):
             assert (await greedy.answer()).status == 200
-        assert answered == 3000
+        assert nodes.times == 3000
 
 
 @pytest.mark.parametrize(
@@ -245,16 +267,26 @@ async def test_a_client_that_leaves_before_its_explanation_is_forgotten() -> Non
         await eventually(lambda: asyncio.all_tasks() == tasks)
 
 
+class Faulty(NoClaims):
+    """Claims of which one step goes wrong."""
+
+    def __init__(self, step: str) -> None:
+        setattr(self, step, self._go_wrong)
+
+    def _go_wrong(self, *_: object) -> int:
+        raise RuntimeError("a fault")
+
+
 async def test_an_error_within_an_explanation_ends_the_connection(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with proxy_and_engines(1) as (proxy, _):
+        proxy.node("a").claims = Faulty("held_tokens")
         async with client_of(proxy) as client:
-            with monkeypatch.context() as patch:
-                patch.setattr(proxy.dispatcher, "decide", None)
-                client.send(post(path="/explain"))
-                assert await client.is_closed()
-        assert "TypeError" in caplog.text
+            client.send(post(path="/explain"))
+            assert await client.is_closed()
+        assert "RuntimeError" in caplog.text
+        proxy.node("a").claims = NoClaims()
         assert await post_explain(proxy) == 200
 
 
@@ -275,21 +307,21 @@ async def test_a_client_that_leaves_while_the_directory_is_asked_is_forgotten() 
 
 
 async def test_an_internal_error_is_said_and_the_proxy_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
-        with monkeypatch.context() as patch:
-            patch.setattr(proxy.dispatcher, "route", None)
-            got = await client.ask(post(chat_body("secret")))
+        proxy.node("a").claims = Faulty("held_tokens")
+        got = await client.ask(post(chat_body("secret")))
         assert got.status == 500
         assert "secret" not in got.error["message"]
-        assert "TypeError" in caplog.text
+        assert "RuntimeError" in caplog.text
+        proxy.node("a").claims = NoClaims()
         assert (await client.ask(post())).status == 200
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_an_internal_error_within_a_stream_does_not_end_it_as_if_it_were_whole(
-    version: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    version: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = CollectorRegistry()
     async with (
@@ -298,7 +330,7 @@ async def test_an_internal_error_within_a_stream_does_not_end_it_as_if_it_were_w
         client_of(proxy) as client,
     ):
         engine.next_ones = [hangs(STREAM_HEAD + chunk(b"data: 1\n\n"))]
-        monkeypatch.setattr(proxy.dispatcher, "accepted", None)
+        proxy.node("a").claims = Faulty("accepted")
         client.send(post().replace(b"1.1", version))
         await client.head()
         if version == b"1.0":
@@ -309,35 +341,36 @@ async def test_an_internal_error_within_a_stream_does_not_end_it_as_if_it_were_w
             assert b"internal error" in await client.chunk()
             assert await client.is_closed()
         await proxy.settles()
-        assert "TypeError" in caplog.text
+        assert "RuntimeError" in caplog.text
         assert registry.get_sample_value("prefix_cache_router_http_cut_total") == 1
 
 
 @pytest.mark.parametrize("step", ["accepted", "served"])
 async def test_an_internal_error_within_an_answer_ends_the_connection(
-    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    step: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with proxy_and_engines(1) as (proxy, _):
+        proxy.node("a").claims = Faulty(step)
         async with client_of(proxy) as client:
-            with monkeypatch.context() as patch:
-                patch.setattr(proxy.dispatcher, step, None)
-                await client.ask(post())
-                assert await client.is_closed()
-        assert "TypeError" in caplog.text
+            await client.ask(post())
+            assert await client.is_closed()
+        assert "RuntimeError" in caplog.text
+        proxy.node("a").claims = NoClaims()
         await proxy.settles()
         async with client_of(proxy) as client:
             assert (await client.ask(post())).status == 200
 
 
-async def test_an_internal_error_after_the_request_was_sent_is_answered_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_an_internal_error_after_the_turn_was_routed_is_answered_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
-        await client.ask(post())
-        with monkeypatch.context() as patch:
-            patch.setattr(proxy.decisions, "keep", None)
-            assert (await client.ask(post())).status == 500
-        assert "TypeError" in caplog.text
+        node = proxy.node("a")
+        url, node.url = node.url, "http://no-port"
+        assert (await client.ask(post())).status == 500
+        assert await client.is_closed()
+        assert "ValueError" in caplog.text
         await proxy.settles()
-        assert (await client.ask(get("/health"))).json == {"status": "ok"}
-        assert (await client.ask(post())).status == 200
+        node.url = url
+        async with client_of(proxy) as another:
+            assert (await another.ask(post())).status == 200

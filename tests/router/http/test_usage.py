@@ -35,6 +35,25 @@ def test_it_is_read_from_the_last_event_that_has_it() -> None:
     assert usage_of(b"".join(events)) == Usage(40, 32)
 
 
+def test_of_two_stages_of_one_prompt_the_one_that_reused_more_counts() -> None:
+    """F041: the sum would count the overlap twice, the last one is only the wrong stage."""
+    first = {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 256}}
+    second = {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 192}}
+    for stages in ((first, second), (second, first)):
+        events = [b'data: {"usage": %b}\n\n' % json.dumps(stage).encode() for stage in stages]
+        assert usage_of(b"".join(events)) == Usage(300, 256)
+    both = {**first, "input_tokens": 300, "input_tokens_details": {"cached_tokens": 192}}
+    assert usage_of(json.dumps({"usage": both}).encode()) == Usage(300, 256)
+
+
+def test_what_an_earlier_stage_reused_of_a_longer_prompt_is_not_of_this_one() -> None:
+    event = b'data: {"usage": %b}\n\n'
+    longer = {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 256}}
+    stages = (longer, {"prompt_tokens": 40}, CHAT_USAGE)
+    events = [event % json.dumps(stage).encode() for stage in stages]
+    assert usage_of(b"".join(events)) == Usage(40, 32)
+
+
 def test_it_is_read_from_the_event_that_holds_a_whole_response() -> None:
     response = {"instructions": "x" * 50_000, "usage": RESPONSES_USAGE, "metadata": {}}
     event = {"type": "response.completed", "response": response}

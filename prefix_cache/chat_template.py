@@ -34,22 +34,22 @@ class PlainTemplate:
 
 
 class JinjaTemplate:
-    """A template in Jinja, written as those that come with models.
+    """A template in Jinja, written as those that come with models; ``name`` is where it is from.
 
     It sees ``messages``, ``tools`` (None without any), ``add_generation_prompt``, the request's
-    options, and ``bos_token`` and ``eos_token`` as ``tokenizer_config.json`` beside the tokenizer
-    has them.  Text in parts is joined by line ends, and the arguments of tool calls are objects.
-    What becomes of a part that is no text, only the engine knows: that is refused.
+    options, and ``special_tokens``: ``bos_token`` and ``eos_token``.  Text in parts is joined by
+    line ends, and the arguments of tool calls are objects.  What becomes of a part that is no
+    text, only the engine knows: that is refused.
     """
 
-    def __init__(self, path: str, tokenizer_path: str) -> None:
+    def __init__(self, source: str, special_tokens: Mapping[str, str], name: str) -> None:
         try:
             from jinja2 import TemplateError
             from jinja2.ext import loopcontrols
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError as error:
             raise MissingExtra(
-                f"the chat template {path} needs: pip install 'prefix-cache[tokenizers]'",
+                f"the chat template {name} needs: pip install 'prefix-cache[tokenizers]'",
                 extra="tokenizers",
             ) from error
         environment = ImmutableSandboxedEnvironment(
@@ -59,12 +59,19 @@ class JinjaTemplate:
         environment.globals["raise_exception"] = _raise
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         try:
-            self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, TemplateError) as error:
-            raise InvalidArgument(
-                f"{path} is no chat template: {error}", chat_template=path
-            ) from error
-        self._special_tokens = _special_tokens(Path(tokenizer_path).with_name(_CONFIG))
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise _no_template(name, error) from error
+        self._special_tokens = special_tokens
+
+    @classmethod
+    def of_file(cls, path: Path, special_tokens: Mapping[str, str]) -> JinjaTemplate:
+        """Read a template.  Raises InvalidArgument for a file that is none."""
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _no_template(str(path), error) from error
+        return cls(source, special_tokens, str(path))
 
     def render(
         self, messages: Sequence[Any], tools: Sequence[Any], options: Mapping[str, Any]
@@ -83,17 +90,21 @@ class JinjaTemplate:
             raise InvalidRequest(f"the chat template fails: {error}", param="messages") from error
 
 
-_CONFIG = "tokenizer_config.json"
+def read_tokenizer_config(path: Path) -> dict[str, Any]:
+    """Return what a ``tokenizer_config.json`` holds; nothing where there is none.
 
-
-def _special_tokens(path: Path) -> dict[str, str]:
-    """``bos_token`` and ``eos_token`` as a tokenizer's config has them, as far as it does."""
+    Raises InvalidArgument for a file that cannot be read.
+    """
     if not path.is_file():
         return {}
     try:
-        config = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:
         raise InvalidArgument(f"{path} cannot be read: {error}", path=path) from error
+
+
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return ``bos_token`` and ``eos_token``, as far as a tokenizer's config has them."""
     tokens = {}
     for name in ("bos_token", "eos_token"):
         token = config.get(name)
@@ -102,6 +113,10 @@ def _special_tokens(path: Path) -> dict[str, str]:
         if isinstance(token, str):
             tokens[name] = token
     return tokens
+
+
+def _no_template(name: str, error: Exception) -> InvalidArgument:
+    return InvalidArgument(f"{name} is no chat template: {error}", chat_template=name)
 
 
 def _prepared(message: Any) -> Any:

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from prefix_cache.chat_template import (
+    JinjaTemplate,
+    PlainTemplate,
+    read_tokenizer_config,
+    special_tokens,
+)
 from prefix_cache.errors import InvalidArgument, InvalidRequest
-from router.prompts.chat_template import JinjaTemplate, PlainTemplate
 from tests.router.prompts.readers import assistant, system, user
 
 CHATML = """\
@@ -38,7 +43,8 @@ def template(folder: Path, text: str = CHATML, config: object = None) -> JinjaTe
     (folder / "chat.jinja").write_text(text)
     if config is not None:
         (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return JinjaTemplate(str(folder / "chat.jinja"), str(folder / "tokenizer.json"))
+    found = read_tokenizer_config(folder / "tokenizer_config.json")
+    return JinjaTemplate.of_file(folder / "chat.jinja", special_tokens(found))
 
 
 def rendered(folder: Path, *messages: Any, tools: Any = (), **options: Any) -> str:
@@ -109,7 +115,7 @@ def test_a_file_that_is_no_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="is no chat template"):
         template(tmp_path, "{% if %}")
     with pytest.raises(InvalidArgument, match="is no chat template"):
-        JinjaTemplate(str(tmp_path / "missing"), "")
+        JinjaTemplate.of_file(tmp_path / "missing", {})
     with pytest.raises(InvalidArgument, match="cannot be read"):
         template(tmp_path, config=[])  # no object
     (tmp_path / "tokenizer_config.json").write_text("{")
