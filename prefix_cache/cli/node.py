@@ -73,6 +73,18 @@ if TYPE_CHECKING:
     help="Operations that one message of a session may carry.",
 )
 @click.option(
+    "--host-blocks",
+    default=0,
+    show_default="no such tier",
+    help="Slots of a block each on the host, where evicted blocks move to.",
+)
+@click.option(
+    "--copy-timeout",
+    "copy_timeout_s",
+    default=60.0,
+    help="Seconds after which copies between GPU and host count as lost: more than they can take.",
+)
+@click.option(
     "--event-log-bytes",
     default=64 * 1024 * 1024,
     help="Memory for the events that a watcher can go on from.",
@@ -159,7 +171,9 @@ def _config(file: Path | None, given: dict[str, Any], default_lease_s: float) ->
     try:
         return NodeConfig(**settings)
     except InvalidArgument as error:
-        name = error.details["name"]
-        if name in in_file and name not in given:
-            raise InvalidArgument(f"{file}: {error}", path=file, **error.details) from None
-        raise
+        name = str(error.details["name"])
+        key = name.removesuffix("_s")
+        is_from_file = name in in_file and name not in given
+        said_by = f"{file}: {key}" if is_from_file else f"--{key.replace('_', '-')}"
+        # The message begins with the setting's name, which is the option's but for the unit.
+        raise InvalidArgument(said_by + str(error).removeprefix(name), **error.details) from None

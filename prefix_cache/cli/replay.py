@@ -1,118 +1,90 @@
-"""``prefix-cache replay``: what routing policies would have done with a trace."""
+"""``prefix-cache replay``: what caching would have saved on traffic that is in a file."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefix_cache.cli.progress import progress_bars
-from prefix_cache.cli.ranges import NUM_BLOCKS, SecondsRange
+from prefix_cache.cli import INTERRUPTED
+from prefix_cache.cli.replay_options import ReplayOptions, opened_source, replay_options
 
 if TYPE_CHECKING:
-    from prefix_cache.replay.trace import TraceRequest
-
-_ALL = "all"
-_ABOVE_ZERO = SecondsRange(min=1e-6, max=1e9)
+    from prefix_cache.replay.measure.report import Report
+    from prefix_cache.replay.policies.policy_comparison import Comparison
 
 
 @click.command(
-    short_help="Compare routing policies on a trace.",
+    short_help="Measure what caching would save on your traffic.",
     epilog="\b\nExamples:\n"
-    "  prefix-cache replay trace.jsonl.gz --nodes 8 --blocks 3000\n"
-    "  prefix-cache replay trace.jsonl.gz --policy sticky --policy round_robin --speed 2\n"
-    "  prefix-cache replay --load light --json",
+    "  prefix-cache replay chats.jsonl.gz --tokenizer tokenizer.json\n"
+    "  prefix-cache replay trace.jsonl.gz --blocks 20000 --model llama-3.1-8b --gpu h100\n"
+    "  prefix-cache replay trace.jsonl.gz --nodes 8 --blocks 3000 --policy all\n"
+    "  prefix-cache replay lengths.csv --assume-turns 5 --html report.html\n"
+    "  prefix-cache replay chats.jsonl --router 127.0.0.1:50050 --speed 10",
 )
-@click.argument(
-    "trace", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option(
-    "--load",
-    type=click.Choice(["light"]),
-    help="Instead of a trace: many chats with one system prompt, on nodes mostly idle.",
-)
-@click.option("--nodes", type=click.IntRange(1, 1024), default=8, help="Nodes of the fleet.")
-@click.option(
-    "--blocks", type=NUM_BLOCKS, default=3_000, help="Blocks of 512 tokens that a node can hold."
-)
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    default=[_ALL],
-    metavar="NAME",
-    help="A policy of the router, a baseline, or all; may be repeated.",
-)
-@click.option("--speed", type=_ABOVE_ZERO, default=1.0, help="Times as fast as the trace says.")
-@click.option(
-    "--prefill-rate",
-    type=_ABOVE_ZERO,
-    default=8_000.0,
-    help="Tokens a second that a node prefills.",
-)
-@click.option(
-    "--event-lag",
-    type=SecondsRange(0, 1e9),
-    default=50.0,
-    help="Milliseconds until the router hears of what a node holds.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def replay(
-    trace: Path | None,
-    load: str | None,
-    nodes: int,
-    blocks: int,
-    policies: tuple[str, ...],
-    speed: float,
-    prefill_rate: float,
-    event_lag: float,
-    as_json: bool,
-) -> None:
-    """Serve the requests of a TRACE by simulated nodes behind the real router.
+@replay_options
+def replay(**arguments: Any) -> None:
+    """Replay the requests of a FILE, and say what was cached, what was not, and why.
 
-    TRACE is .jsonl or .jsonl.gz: lines of timestamp (milliseconds), input_length, output_length
-    and hash_ids (one per block of 512 tokens).  Each node prefills first come, first served, what
-    it does not hold, then answers at 20 ms a token, and holds the blocks least recently used.
-    Beside the router's policies stand those of other routers, and two that know more than a router
-    can (exact_...).
+    FILE is plain or gzip: conversations (OpenAI messages or ShareGPT), logs of sessions with
+    usage, Mooncake traces, traces with a hash for each 16 tokens, token ids, logs of vLLM or
+    SGLang that hold token ids, or lengths alone.  It is replayed on one cache in this process,
+    one request after the other, or against a running node or router at the times of the file.
+
+    With --nodes or --policy it is also served by simulated nodes behind the real router; the one
+    cache has as many blocks as all of them (of the first fleet, if there are several).  A node
+    prefills first come, first served, what it does not hold, then answers at 20 ms a token.
+    Beside the router's policies stand those of other routers, and two that know more than a
+    router can (exact_...).
+
+    Ctrl-C ends it, and what was found so far is printed.
     """
-    from prefix_cache.cli.replay_report import print_comparison
-    from prefix_cache.replay.policy_comparison import at_speed, compare
-    from prefix_cache.replay.simulation import Fleet
+    options = ReplayOptions(**arguments)
+    if options.sample:
+        from prefix_cache.cli.replay_sample import sample
 
-    names = _named(policies)
-    requests = at_speed(_requests(trace, load), speed)
-    fleet = Fleet(
-        num_nodes=nodes,
-        num_blocks=blocks,
-        prefill_rate=prefill_rate,
-        event_lag=event_lag / 1000,
-    )
-    with progress_bars(names, len(requests)) as advance:
-        comparison = compare(requests, fleet, names, advance)
-    if as_json:
-        click.echo(json.dumps(comparison.as_json()))
+        sample(options)
+        return
+    from prefix_cache.cli.replay_fleets import compared, named_policies
+    from prefix_cache.cli.replay_page import open_page, write_page
+    from prefix_cache.cli.replay_policies import print_comparison
+    from prefix_cache.cli.replay_run import measured
+    from prefix_cache.cli.replay_table import print_report, print_warnings
+
+    policies = named_policies(options)
+    page = open_page(options.file.name) if options.file and options.html else None
+    source = opened_source(options) if options.file else None
+    report = measured(source, options) if source else None
+    ended_by = report.ended_by if report else None
+    simulates = options.simulates and not ended_by
+    comparisons = compared(source, policies, options) if simulates else []
+    if any(each.is_partial for each in comparisons):
+        ended_by = KeyboardInterrupt()
+    if options.as_json:
+        answer = _as_json(report, comparisons)
+        click.echo(json.dumps({**answer, "partial": ended_by is not None}))
     else:
-        print_comparison(comparison)
+        if report:
+            print_report(report)
+        for place, comparison in enumerate(comparisons):
+            if place:
+                click.echo()
+            print_comparison(comparison)
+    if report:
+        print_warnings(report)
+    if comparisons and ended_by:
+        click.echo("warning: not all policies were simulated, Ctrl-C ended it", err=True)
+    if report and page and options.html:
+        write_page(page, report, comparisons, options.html)
+    if ended_by:
+        sys.exit(INTERRUPTED if isinstance(ended_by, KeyboardInterrupt) else 1)
 
 
-def _requests(trace: Path | None, load: str | None) -> list[TraceRequest]:
-    from prefix_cache.replay.light_load import light_load
-    from prefix_cache.replay.trace import read_trace
-
-    if (trace is None) == (load is None):
-        raise click.UsageError("give either a TRACE or --load")
-    return light_load() if trace is None else read_trace(trace)
-
-
-def _named(policies: tuple[str, ...]) -> list[str]:
-    """The policies named, each once, in the order of all."""
-    from prefix_cache.replay.policy_comparison import CONTESTANTS
-
-    if unknown := set(policies) - CONTESTANTS.keys() - {_ALL}:
-        raise click.UsageError(
-            f"unknown policy {min(unknown)!r}; expected {_ALL}, {', '.join(CONTESTANTS)}"
-        )
-    return [name for name in CONTESTANTS if name in policies or _ALL in policies]
+def _as_json(report: Report | None, comparisons: list[Comparison]) -> dict[str, Any]:
+    """Everything in one object: of several fleets, the first one's figures stand in front."""
+    answer = report.as_json() if report else {}
+    fleets = [comparison.as_json() for comparison in comparisons]
+    return answer | (fleets[0] if fleets else {}) | {"fleets": fleets}

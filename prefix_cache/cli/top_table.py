@@ -20,7 +20,7 @@ def table(readings: Iterable[tuple[Reading, Reading | None]]) -> Table:
     result = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
     result.add_column("node", no_wrap=True)
     result.add_column("blocks", no_wrap=True, min_width=_BAR)
-    for name in ("cached", "private", "live", "hits", "now", "tokens/s", "evicted/s"):
+    for name in ("cached", "private", "on host", "live", "hits", "now", "tokens/s", "evicted/s"):
         result.add_column(name, justify="right")
     errors = []
     for now, before in readings:
@@ -34,6 +34,7 @@ def table(readings: Iterable[tuple[Reading, Reading | None]]) -> Table:
             _bar(stats),
             f"{stats.cached:,}",
             f"{stats.private:,}",
+            f"{stats.host_cached:,}" if stats.host_blocks else "-",
             f"{stats.live_sequences:,}",
             _number(rate.hit_rate, ".1%"),
             _number(rate.hit_rate_now, ".1%"),

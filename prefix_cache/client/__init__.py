@@ -7,8 +7,11 @@ engines: many operations in one message per engine step.
 from prefix_cache.client.async_node import AsyncNodeClient
 from prefix_cache.client.conversation import AsyncConversation, Conversation
 from prefix_cache.client.holdings import NodeHoldings
+from prefix_cache.client.local_session import CacheSession, LocalSession
 from prefix_cache.client.node import NodeClient
 from prefix_cache.client.operations import (
+    Acknowledge,
+    Acknowledged,
     Acquire,
     Append,
     Commit,
@@ -35,6 +38,8 @@ from prefix_cache.client.session import AsyncSession, Session
 from prefix_cache.wire import NodeEvent, SnapshotEnded, SnapshotStarted
 
 __all__ = [
+    "Acknowledge",
+    "Acknowledged",
     "Acquire",
     "AcquiredSequence",
     "Append",
@@ -43,11 +48,13 @@ __all__ = [
     "AsyncNodeClient",
     "AsyncRouterClient",
     "AsyncSession",
+    "CacheSession",
     "Commit",
     "Committed",
     "Conversation",
     "Fork",
     "Forked",
+    "LocalSession",
     "NodeClient",
     "NodeEvent",
     "NodeHoldings",

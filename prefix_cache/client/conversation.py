@@ -40,7 +40,8 @@ class Conversation:
         """Open the next turn, ending the one before; a turn may add no tokens.
 
         ``extra_keys`` are new ones, over positions of the whole conversation.  Raises what
-        ``NodeClient.acquire`` raises but for ``UnknownPrefix``.
+        ``NodeClient.acquire`` raises but for ``UnknownPrefix``.  Who makes its ``copies``
+        acknowledges them where the conversation is, at the node or in the session.
         """
         return self._run(self._history.turn(new_tokens, extra_keys))
 
@@ -117,7 +118,8 @@ class AsyncConversation:
         """Open the next turn, ending the one before; a turn may add no tokens.
 
         ``extra_keys`` are new ones, over positions of the whole conversation.  Raises what
-        ``AsyncNodeClient.acquire`` raises but for ``UnknownPrefix``.
+        ``AsyncNodeClient.acquire`` raises but for ``UnknownPrefix``.  Who makes its ``copies``
+        acknowledges them where the conversation is, at the node or in the session.
         """
         return await self._run(self._history.turn(new_tokens, extra_keys))
 

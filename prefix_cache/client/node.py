@@ -69,6 +69,7 @@ class NodeClient(Connection):
         *,
         after: Prefix | None = None,
         resumed: bool = False,
+        load: bool = True,
         lease_s: float | None = None,
     ) -> AcquiredSequence:
         """Open a sequence; it ends when nothing touches it for ``lease_s`` seconds.
@@ -76,12 +77,14 @@ class NodeClient(Connection):
         In delta form ``tokens`` are those ``after`` the prefix that the last ``commit`` of a
         sequence returned before it was released; raises ``UnknownPrefix`` when that is not known
         (any more) and the prompt is to be sent in full.  ``resumed`` says that the prompt
-        was acquired before and preempted, for the counts.  Raises ``PoolExhausted``,
-        ``PromptTooLarge``, ``ClientLimit`` or ``Draining``.
+        was acquired before and preempted, for the counts.  Unless it is to ``load``, what is
+        cached on the host only is computed again.  Raises ``PoolExhausted``, ``PromptTooLarge``,
+        ``ClientLimit`` or ``Draining``.
         """
         request = node_pb2.AcquireRequest(
             prompt=prompt_to_wire(identity, tokens, extra_keys, after, self._block_size),
             resumed=resumed,
+            without_host=not load,
             lease=lease_to_wire(lease_s),
         )
         response = self.call(self._stub.Acquire, request)
@@ -133,6 +136,14 @@ class NodeClient(Connection):
         """End a sequence; its committed blocks stay cached."""
         request = node_pb2.ReleaseRequest(sequence_id=uint64("sequence_id", sequence_id))
         self.call(self._stub.Release, request)
+
+    def acknowledge(self, copy_id: int, *, lost: bool = False) -> None:
+        """Say that copies between GPU and host were made; ``lost``: they never will be.
+
+        Raises ``UnknownCopy`` for those that are not pending.
+        """
+        request = node_pb2.AcknowledgeCopiesRequest(copy_id=uint64("copy_id", copy_id), lost=lost)
+        self.call(self._stub.AcknowledgeCopies, request)
 
     def info(self) -> NodeInfo:
         """Return what the node is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from prefix_cache.client.requests import prompt_to_wire, uint32, uint64
 from prefix_cache.client.results import (
@@ -29,7 +30,8 @@ class Acquire:
 
     In delta form ``tokens`` are those ``after`` the prefix that the last ``Commit`` of a sequence
     returned before it was released.  ``resumed`` says that the prompt was acquired before and
-    preempted, for the counts.
+    preempted, for the counts.  Unless it is to ``load``, what is cached on the host only is
+    computed again.
     """
 
     sequence_id: int
@@ -38,6 +40,7 @@ class Acquire:
     extra_keys: Iterable[ExtraKey] = ()
     after: Prefix | None = None
     resumed: bool = False
+    load: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +75,18 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Say that the copies between GPU and host of an earlier result were made.
+
+    ``lost``: they were not, and never will be.
+    """
+
+    copy_id: int
+    lost: bool = False
+    sequence_id: ClassVar[int] = 0  # It is about no sequence.
+
+
+@dataclass(frozen=True, slots=True)
 class Forked:
     """The fork is open."""
 
@@ -81,10 +96,17 @@ class Released:
     """The sequence has ended."""
 
 
-Operation = Acquire | Append | Commit | Fork | Release
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The copies are no longer pending."""
+
+
+Operation = Acquire | Append | Commit | Fork | Release | Acknowledge
 
 # A failed operation changed nothing; its error is the result, not raised.
-Result = AcquiredSequence | Appended | Committed | Forked | Released | PrefixCacheError
+Result = (
+    AcquiredSequence | Appended | Committed | Forked | Released | Acknowledged | PrefixCacheError
+)
 
 
 def step_to_wire(step: int, operations: Sequence[Operation]) -> node_pb2.SessionRequest:
@@ -107,11 +129,12 @@ def results_from_wire(
 def _operation_to_wire(operation: Operation) -> node_pb2.Operation:
     message = node_pb2.Operation(sequence_id=uint64("sequence_id", operation.sequence_id))
     match operation:
-        case Acquire(_, identity, tokens, extra_keys, after, resumed):
+        case Acquire(_, identity, tokens, extra_keys, after, resumed, load):
             # The session checked the block size when it was opened.
             prompt = prompt_to_wire(identity, tokens, extra_keys, after, block_size=0)
             message.acquire.prompt.CopyFrom(prompt)
             message.acquire.resumed = resumed
+            message.acquire.without_host = not load
         case Append(_, tokens):
             message.append.tokens = as_token_bytes(tokens)
         case Commit(_, num_tokens):
@@ -120,6 +143,9 @@ def _operation_to_wire(operation: Operation) -> node_pb2.Operation:
             message.fork.parent_sequence_id = uint64("parent_sequence_id", parent)
         case Release():
             message.release.SetInParent()
+        case Acknowledge(copy_id, lost):
+            message.acknowledge.copy_id = uint64("copy_id", copy_id)
+            message.acknowledge.lost = lost
     return message
 
 
@@ -135,5 +161,7 @@ def _result_from_wire(operation: Operation, result: node_pb2.OperationResult) ->
             return Forked()
         case "release":
             return Released()
+        case "acknowledge":
+            return Acknowledged()
         case _:
             return error_from_operation(result.error)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefix_cache.index.results import BlockIds, Match, Prefix, Stats
+from prefix_cache.index.results import BlockIds, Copies, Match, Prefix, Stats
 from prefix_cache.v1 import node_pb2
-from prefix_cache.wire import block_ids_from_wire, duration_from_wire, prefix_from_committed
+from prefix_cache.wire import (
+    block_ids_from_wire,
+    copies_from_wire,
+    duration_from_wire,
+    offloads_from_wire,
+    prefix_from_committed,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,7 +20,8 @@ class AcquiredSequence:
     """An opened sequence.
 
     The KV of the first ``num_cached_tokens`` of its ``num_tokens`` tokens is in the worker's
-    memory.  ``block_table`` are its physical blocks, int32 and read-only.  It ends when nothing
+    memory, that of the last ``num_loaded_tokens`` of these once the loads of ``copies`` are made.
+    ``block_table`` are its physical blocks, int32 and read-only.  It ends when nothing
     touches it for ``lease_s`` seconds; None: with its session.
     """
 
@@ -23,6 +30,8 @@ class AcquiredSequence:
     num_tokens: int
     block_table: BlockIds
     lease_s: float | None
+    num_loaded_tokens: int
+    copies: Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,15 @@ class Appended:
 
     Each ``(src, dst)`` of ``copies`` is a block the worker copies before it writes: ``dst`` has
     replaced the shared ``src`` at the end of the table as it was.  ``num_tokens`` are the tokens
-    of the sequence now.
+    of the sequence now.  Each ``(block, slot)`` of ``offloads`` is a block that the worker copies
+    to the host before that; ``copy_id`` names these, 0 where there are none.
     """
 
     new_block_ids: tuple[int, ...]
     copies: tuple[tuple[int, int], ...]
     num_tokens: int
+    offloads: tuple[tuple[int, int], ...] = ()
+    copy_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,7 @@ class NodeInfo:
     version: str
     block_size: int
     num_blocks: int
+    host_blocks: int
     model: str
     kv_dtype: str
     incarnation: int
@@ -76,6 +89,7 @@ def read_match(message: node_pb2.MatchResponse) -> Match:
     return Match(
         num_cached_tokens=message.num_cached_tokens,
         block_ids=block_ids_from_wire(message.block_ids),
+        num_host_tokens=message.num_host_tokens,
     )
 
 
@@ -89,6 +103,8 @@ def read_acquired(
         num_tokens=message.num_tokens,
         block_table=block_ids_from_wire(message.block_table),
         lease_s=_lease_s(message),
+        num_loaded_tokens=message.num_loaded_tokens,
+        copies=copies_from_wire(message),
     )
 
 
@@ -104,6 +120,8 @@ def read_appended(message: node_pb2.AppendResponse | node_pb2.AppendResult) -> A
         new_block_ids=tuple(block_ids_from_wire(message.new_block_ids).tolist()),
         copies=tuple((copy.src, copy.dst) for copy in message.copies),
         num_tokens=message.num_tokens,
+        offloads=offloads_from_wire(message),
+        copy_id=message.copy_id,
     )
 
 
@@ -119,6 +137,7 @@ def read_info(message: node_pb2.GetInfoResponse) -> NodeInfo:
         version=message.version,
         block_size=message.block_size,
         num_blocks=message.num_blocks,
+        host_blocks=message.host_blocks,
         model=message.model,
         kv_dtype=message.kv_dtype,
         incarnation=message.incarnation,
@@ -141,4 +160,11 @@ def read_stats(message: node_pb2.GetStatsResponse) -> Stats:
         hit_tokens=message.hit_tokens,
         evicted_blocks=message.evicted_blocks,
         recomputed_tokens=message.recomputed_tokens,
+        host_blocks=message.host_blocks,
+        host_free=message.host_free,
+        host_cached=message.host_cached,
+        loaded_tokens=message.loaded_tokens,
+        offloaded_blocks=message.offloaded_blocks,
+        rejected_offloads=message.rejected_offloads,
+        pending_copies=message.pending_copies,
     )

@@ -26,7 +26,7 @@ from prefix_cache.wire import error_from_rpc
 class Session:
     """A session for one thread, one step at a time; open it with ``with``.
 
-    ``block_size``, ``num_blocks`` and ``incarnation`` are the node's.
+    ``block_size``, ``num_blocks``, ``host_blocks`` and ``incarnation`` are the node's.
     """
 
     def __init__(self, connection: Connection, opening: node_pb2.SessionOpen) -> None:
@@ -52,6 +52,7 @@ class Session:
             raise
         self.block_size = opened.block_size
         self.num_blocks = opened.num_blocks
+        self.host_blocks = opened.host_blocks
         self.incarnation = opened.incarnation
         return self
 
@@ -109,7 +110,8 @@ class AsyncSession:
     """A session for one event loop; open it with ``async with``.
 
     Several steps may be under way at once; the node carries them out in the order in which
-    ``step`` was called.  ``block_size``, ``num_blocks`` and ``incarnation`` are the node's.
+    ``step`` was called.  ``block_size``, ``num_blocks``, ``host_blocks`` and ``incarnation`` are
+    the node's.
     """
 
     def __init__(self, connection: AsyncConnection, opening: node_pb2.SessionOpen) -> None:
@@ -131,6 +133,7 @@ class AsyncSession:
             raise
         self.block_size = response.opened.block_size
         self.num_blocks = response.opened.num_blocks
+        self.host_blocks = response.opened.host_blocks
         self.incarnation = response.opened.incarnation
         return self
 

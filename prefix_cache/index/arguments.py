@@ -13,6 +13,7 @@ from prefix_cache.index.tokens import Tokens, as_token_bytes
 MAX_NUM_BLOCKS = 2**31 - 1
 MAX_BLOCK_SIZE = 2**20
 MAX_TOKENS = 2**32 - 1
+MAX_COPY_ID = 2**64 - 1
 
 
 def checked_integer(name: str, value: object, low: int, high: int) -> int:

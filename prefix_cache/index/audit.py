@@ -7,14 +7,21 @@ from collections.abc import Iterable, Iterator
 
 from prefix_cache.errors import AuditError
 from prefix_cache.index.block_pool import BlockPool
-from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.host_audit import host_faults
+from prefix_cache.index.host_tier import HostTier
+from prefix_cache.index.place import Place
+from prefix_cache.index.prefix_tree import PrefixTree
 from prefix_cache.index.run import Root, Run
 from prefix_cache.index.sequence import Sequence
 from prefix_cache.index.tokens import TOKEN_BYTES
 
 
 def audit(
-    pool: BlockPool, tree: PrefixTree, sequences: Iterable[Sequence], block_size: int
+    pool: BlockPool,
+    tree: PrefixTree,
+    host: HostTier,
+    sequences: Iterable[Sequence],
+    block_size: int,
 ) -> None:
     """Raise ``AuditError`` naming the first invariant that does not hold."""
     live = list(sequences)
@@ -24,10 +31,12 @@ def audit(
         _check(bool(root.children or root.uses), f"root of {identity} outlived its last run")
     for run in runs:
         _check_run(run, tree, Counter(seq.run for seq in live)[run])
+    for fault in host_faults(host, runs):
+        _check(False, fault)
     _check_eviction_order(tree, [run for run in runs if not isinstance(run, Root)])
     for seq in live:
         _check_sequence(seq, tree, block_size)
-    _check_pool(pool, runs, live)
+    _check_pool(pool, runs, live, host)
 
 
 def _check(holds: bool, message: str) -> None:
@@ -40,12 +49,12 @@ def _subtree(run: Run) -> Iterator[Run]:
     while waiting:
         run = waiting.pop()
         yield run
-        waiting += (child for bucket in run.children.values() for child in bucket)
+        waiting += run.all_children()
 
 
 def _check_run(run: Run, tree: PrefixTree, users: int) -> None:
     name = f"run of blocks {run.blocks.tolist()}"
-    children = [child for bucket in run.children.values() for child in bucket]
+    children = list(run.all_children())
     for block_hash, bucket in run.children.items():
         for child in bucket:
             _check(child.parent is run, f"{name}: a child names another parent")
@@ -66,29 +75,31 @@ def _check_run(run: Run, tree: PrefixTree, users: int) -> None:
     _check(run.hashes == hashes, f"{name}: hashes are not those of its tokens")
     only = run.only_child()
     alike = only is not None and only.stamp == run.stamp and not run.users
-    _check(not alike, f"{name}: should be merged with its only child")
+    on_host = run.on_host or (only is not None and only.on_host)
+    _check(on_host or not alike, f"{name}: should be merged with its only child")
 
 
 def _check_eviction_order(tree: PrefixTree, runs: list[Run]) -> None:
-    unused = [run for run in runs if not run.uses]
+    unused = [run for run in runs if not run.uses and not run.on_host]
+    on_host = {run for run in runs if run.on_host}
     _check(set(tree.unused) == set(unused), "the eviction order is not the set of unused runs")
+    _check(set(tree.hosted) == on_host, "the host's eviction order is not the set of its runs")
     _check(
         tree.evictable == sum(len(run.blocks) for run in unused),
         f"{tree.evictable} evictable is wrong",
     )
-    gone: set[Run] = set()
-    last = 0
-    for run in tree.unused:
-        gone.add(run)
-        _check(last <= run.stamp, "an earlier release comes later in the eviction order")
-        last = run.stamp
-        children = {child for bucket in run.children.values() for child in bucket}
-        _check(children <= gone, "a run would be evicted before its child")
+    for order, gone in ((tree.hosted, set[Run]()), (tree.unused, on_host)):
+        last = 0
+        for run in order:
+            gone.add(run)
+            _check(last <= run.stamp, "an earlier release comes later in the eviction order")
+            last = run.stamp
+            _check(gone.issuperset(run.all_children()), "a run would be evicted before its child")
 
 
 def _check_sequence(seq: Sequence, tree: PrefixTree, block_size: int) -> None:
     name = f"sequence {seq.id}"
-    path = tree.blocks_to(Place(seq.run, len(seq.run.blocks), seq.depth))
+    path = Place(seq.run, len(seq.run.blocks), seq.depth).blocks()
     _check(len(path) == seq.depth, f"{name}: pinned {len(path)} blocks deep, expected {seq.depth}")
     _check(tree.root_of(seq.run).identity in tree.roots, f"{name}: pinned outside the tree")
     expected = seq.findable_blocks(seq.num_committed_tokens)
@@ -110,16 +121,17 @@ def _check_sequence(seq: Sequence, tree: PrefixTree, block_size: int) -> None:
         _check(together, f"{name}: a fork that shares uncommitted blocks was left behind")
 
 
-def _check_pool(pool: BlockPool, runs: list[Run], live: list[Sequence]) -> None:
-    free = pool.free_blocks()
-    cached = [block for run in runs for block in run.blocks]
+def _check_pool(pool: BlockPool, runs: list[Run], live: list[Sequence], host: HostTier) -> None:
+    free = pool.free_numbers()
+    cached = [block for run in runs if not run.on_host for block in run.blocks]
     holders = Counter(block for seq in live for block in seq.private_blocks())
+    holders.update(block for copy in host.pending.all() for block in copy.targets)
     every = sorted([*free, *cached, *holders])
-    _check(every == list(range(pool.num_blocks)), "a block is lost, or in two states at once")
+    _check(every == list(range(pool.size)), "a block is lost, or in two states at once")
     _check(pool.cached == len(cached), f"{pool.cached} cached blocks, expected {len(cached)}")
     _check(pool.private == len(holders), f"{pool.private} private, expected {len(holders)}")
     for block, count in holders.items():
         _check(
             pool.holders(block) == count,
-            f"block {block} has {pool.holders(block)} holders, but {count} sequences hold it",
+            f"block {block} has {pool.holders(block)} holders, but {count} hold it",
         )

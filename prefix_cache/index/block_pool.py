@@ -8,44 +8,30 @@ by eviction only.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 
+from prefix_cache.index.free_list import FreeList
 
-class BlockPool:
-    """Free list and holders of private blocks.
 
-    What was given back last is taken first, then blocks that were never used, from 0 on.
-    """
+class BlockPool(FreeList):
+    """Free list and holders of private blocks: live sequences, and loads that still write."""
 
     def __init__(self, num_blocks: int) -> None:
-        self.num_blocks = num_blocks
+        super().__init__(num_blocks)
         self.private = 0
-        self._given_back = array("i")
-        self._used = 0  # blocks from this one on were never taken
         # Holders beyond the first; most private blocks have one holder and no entry.
-        self._more_holders: dict[int, int] = {}
-
-    @property
-    def free(self) -> int:
-        """Blocks that hold nothing."""
-        return len(self._given_back) + self.num_blocks - self._used
+        self._more_holders: Counter[int] = Counter()
 
     @property
     def cached(self) -> int:
         """Blocks handed over to the tree."""
-        return self.num_blocks - self.free - self.private
+        return self.size - self.free - self.private
 
     def take(self, count: int) -> array[int]:
         """Make ``count`` free blocks private to a new holder."""
-        rest = max(0, len(self._given_back) - count)
-        taken = self._given_back[rest:][::-1]
-        del self._given_back[rest:]
-        fresh = count - len(taken)
-        if fresh:
-            taken.extend(range(self._used, self._used + fresh))
-            self._used += fresh
         self.private += count
-        return taken
+        return self._take_free(count)
 
     def take_over(self, blocks: array[int]) -> None:
         """Evicted blocks are private to a new holder from now on."""
@@ -56,13 +42,12 @@ class BlockPool:
         return block in self._more_holders
 
     def holders(self, block: int) -> int:
-        """How many sequences hold a private block."""
-        return 1 + self._more_holders.get(block, 0)
+        """How many holders a private block has."""
+        return 1 + self._more_holders[block]
 
     def share(self, blocks: Iterable[int]) -> None:
         """Add a holder to each of these private blocks."""
-        for block in blocks:
-            self._more_holders[block] = self._more_holders.get(block, 0) + 1
+        self._more_holders.update(blocks)
 
     def give_back(self, blocks: array[int]) -> None:
         """Take a holder from each; blocks without any become free, the first to come out first."""
@@ -77,10 +62,6 @@ class BlockPool:
         if self._more_holders:
             for block in blocks:
                 self._more_holders.pop(block, None)
-
-    def free_blocks(self) -> list[int]:
-        """All free blocks."""
-        return [*self._given_back, *range(self._used, self.num_blocks)]
 
     def _drop_holder(self, block: int) -> bool:
         """Take one holder away; whether another remains."""

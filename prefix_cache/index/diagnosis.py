@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from prefix_cache.index.extra_keys import ExtraKeys
+from prefix_cache.index.host_tier import HostTier
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.place import Place
+from prefix_cache.index.prefix_tree import PrefixTree
 from prefix_cache.index.run import Root
 from prefix_cache.index.sequence import Sequence
 from prefix_cache.index.tokens import TOKEN_BYTES
@@ -30,6 +32,7 @@ class ReasonKind(StrEnum):
     """Why a range of tokens hit or missed."""
 
     CACHED = "cached"
+    ON_HOST = "on_host"
     NEVER_SEEN = "never_seen"
     DIVERGED = "diverged"
     EVICTED = "evicted"
@@ -44,6 +47,9 @@ class ReasonKind(StrEnum):
 class Reason:
     """Why the tokens from ``start`` up to ``end`` hit or missed.
 
+    - ``on_host``: a hit, by a load from the host.
+    - ``uncommitted``: a live sequence has not committed them, or their copy to the host is not
+      acknowledged.
     - ``diverged``: at ``position`` the prompt has ``prompt_token``, and what is cached after the
       same prefix has ``cached_token``; ``agrees_from`` is where the two agree again for at least
       a block, if they do.
@@ -75,6 +81,7 @@ class Diagnosis:
     """What a diagnosis looks at.  It changes nothing."""
 
     tree: PrefixTree
+    host: HostTier
     live: Iterable[Sequence]
 
     def explain(
@@ -89,11 +96,18 @@ class Diagnosis:
         full = num_tokens // size
         stop = full if keys.limit is None else min(full, keys.limit)
         place = self.tree.find(Place(self.tree.root(identity), 0, 0), prompt, keys, stop)
-        hit = min(place.depth, (num_tokens - 1) // size)
-        ranges = [Reason(ReasonKind.CACHED, 0, hit * size)]
-        if hit < place.depth:
+        on_gpu, slots = self.host.split(place)
+        there = on_gpu.depth + len(slots)
+        hit = min(there, (num_tokens - 1) // size)
+        loaded = max(0, hit - on_gpu.depth)
+        ranges = [
+            Reason(ReasonKind.CACHED, 0, (hit - loaded) * size),
+            Reason(ReasonKind.ON_HOST, (hit - loaded) * size, hit * size),
+        ]
+        if hit < there:
             ranges.append(Reason(ReasonKind.LAST_TOKEN, hit * size, num_tokens))
         else:
+            ranges.append(Reason(ReasonKind.UNCOMMITTED, there * size, place.depth * size))
             ranges += self._misses(identity, prompt, keys, place, stop, across_salts)
             ranges.append(Reason(ReasonKind.EXTRA_KEY, stop * size, full * size))
             ranges.append(Reason(ReasonKind.PARTIAL_BLOCK, full * size, num_tokens))

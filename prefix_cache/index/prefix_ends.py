@@ -7,7 +7,8 @@ from collections import OrderedDict
 from prefix_cache.errors import UnknownPrefix
 from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.prefix_tree import Place, PrefixTree
+from prefix_cache.index.place import Place
+from prefix_cache.index.prefix_tree import PrefixTree
 from prefix_cache.index.results import Prefix
 from prefix_cache.index.run import Root, Run
 

@@ -6,19 +6,21 @@ tells them apart.
 
 Eviction is exact per-block LRU.  A release stamps what it leaves unused, from the last run up to
 the first, and in this order those runs go to the end of one list.  So a run stands before its
-ancestors in the list: the first has no children, and its last block is the next to go.
+ancestors in the list: the first has no children but on the host, and its last block is the next
+to go.  From there it may go to the host, to the end of a second list, which thus has the same
+order.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from typing import NamedTuple
 
 from prefix_cache.index.block_hash import BlockHasher
 from prefix_cache.index.eviction_memory import EvictionMemory
 from prefix_cache.index.extra_keys import ExtraKeys
 from prefix_cache.index.identity import Identity
+from prefix_cache.index.place import Place
 from prefix_cache.index.run import Root, Run
 from prefix_cache.index.tokens import TOKEN_BYTES
 
@@ -26,21 +28,8 @@ from prefix_cache.index.tokens import TOKEN_BYTES
 MAX_EVICTIONS = 32_768
 
 
-class Place(NamedTuple):
-    """After the first ``into`` blocks of ``run``, ``depth`` blocks from the root."""
-
-    run: Run
-    into: int
-    depth: int
-
-    @property
-    def block_hash(self) -> bytes:
-        """Hash of the block before the place; the root's where there is none."""
-        return self.run.hash_at(self.into - 1) if self.into else self.run.last_hash
-
-
 class PrefixTree:
-    """All findable blocks.  ``evictable`` is how many of them nobody uses."""
+    """All cached blocks.  ``evictable`` is how many of those on the GPU nobody uses."""
 
     def __init__(self, block_size: int, hasher: BlockHasher) -> None:
         self.block_size = block_size
@@ -48,6 +37,7 @@ class PrefixTree:
         self.hasher = hasher
         self.roots: dict[Identity, Root] = {}
         self.unused: OrderedDict[Run, None] = OrderedDict()  # next to be evicted first
+        self.hosted: OrderedDict[Run, None] = OrderedDict()  # likewise, those on the host
         self.evictable = 0
         self.releases = 0
         self.evictions = EvictionMemory(MAX_EVICTIONS, hasher.size)
@@ -96,19 +86,6 @@ class PrefixTree:
                 break
         return Place(run, into, depth)
 
-    def blocks_to(self, place: Place) -> array[int]:
-        """Physical blocks from the root to ``place``."""
-        run, into, _ = place
-        parts = [run.blocks if into == len(run.blocks) else run.blocks[:into]]
-        while (above := run.parent) is not None:
-            parts.append(above.blocks)
-            run = above
-        # An array that grows has room to grow on, for the blocks that the caller adds.
-        blocks = array("i")
-        for part in reversed(parts):
-            blocks += part
-        return blocks
-
     def on_path(self, run: Run, depth: int) -> Place | None:
         """Place ``depth`` blocks from the root on the way to ``run``, if the way goes that far.
 
@@ -126,17 +103,6 @@ class PrefixTree:
                 return Place(node, depth - above, depth)
             above += len(node.blocks)
         return None
-
-    def evictable_on(self, place: Place) -> int:
-        """How many of the blocks up to ``place`` nobody uses: pinning it takes them away."""
-        count = 0
-        run: Run | None = place.run
-        length = place.into
-        while run is not None and not run.uses:
-            count += length
-            run = run.parent
-            length = len(run.blocks) if run is not None else 0
-        return count
 
     # --- use --------------------------------------------------------------------------------
 
@@ -181,7 +147,10 @@ class PrefixTree:
     # --- change -----------------------------------------------------------------------------
 
     def boundary(self, place: Place) -> Run:
-        """Return a run that ends at ``place``, split off if need be."""
+        """Return a run that ends at ``place``, split off if need be.
+
+        The caller pins or moves it at once.
+        """
         run, into, _ = place
         if into == len(run.blocks):
             return run
@@ -194,8 +163,8 @@ class PrefixTree:
         if run.uses:
             head.uses = 1
         else:
-            # Right behind its tail would be its place; the caller pins it at once.
-            self.unused[head] = None
+            # Right behind its tail would be its place; the caller puts it where it belongs.
+            self._order(run)[head] = None
         return head
 
     def grow(
@@ -229,17 +198,62 @@ class PrefixTree:
         blocks = array("i")
         while len(blocks) < count:
             run = next(iter(self.unused))
-            here = min(count - len(blocks), len(run.blocks))
-            hashes = bytes(run.hashes[(len(run.blocks) - here) * self.hasher.size :])
-            self.evictions.remember(hashes, self.releases)
-            if removed is not None:
-                removed += reversed(self.hasher.split(hashes))
-            first_hash = run.first_hash
-            blocks += run.trim(here)
-            self.evictable -= here
-            if not run.blocks:
-                self._remove(run, first_hash)
+            blocks += self.drop(run, min(count - len(blocks), len(run.blocks)), removed)
         return blocks
+
+    def drop(self, run: Run, count: int, removed: list[bytes] | None) -> array[int]:
+        """Drop the last blocks of an unused run without children; returns them, last first."""
+        first_hash = run.first_hash
+        blocks = self._trim(run, count, removed)
+        if not run.on_host:
+            self.evictable -= count
+        if not run.blocks:
+            self._remove(run, first_hash)
+        return blocks
+
+    def drop_after(self, run: Run, removed: list[bytes] | None) -> array[int]:
+        """Drop all that follows a run and is on the host; returns the slots in that order."""
+        below = list(run.all_children())
+        for follower in below:
+            below += follower.all_children()
+        # By the order of eviction: runs of one stamp lie on one path, the last goes first.
+        below.reverse()
+        below.sort(key=lambda follower: follower.stamp)
+        slots = array("i")
+        for follower in below:
+            slots += self._trim(follower, len(follower.blocks), removed)
+            follower.children.clear()
+            del self.hosted[follower]
+        run.children.clear()
+        return slots
+
+    def to_host(self, run: Run, slots: array[int]) -> array[int]:
+        """Move as many blocks as there are ``slots`` from the end of the next run to be evicted.
+
+        Returns the blocks, last first; the slots are in the same order.
+        """
+        keep = len(run.blocks) - len(slots)
+        if keep:
+            head = self.boundary(Place(run, keep, 0))
+            self.unused.move_to_end(head, last=False)
+        del self.unused[run]
+        self.evictable -= len(slots)
+        blocks, run.blocks = run.blocks[::-1], slots[::-1]
+        run.on_host = True
+        self.hosted[run] = None
+        self._merge(run)
+        return blocks
+
+    def to_gpu(self, run: Run, blocks: array[int]) -> array[int]:
+        """Give a run on the host, which follows one on the GPU, these blocks; returns its slots.
+
+        The caller pins it at once.
+        """
+        del self.hosted[run]
+        slots, run.blocks = run.blocks, blocks
+        run.on_host = False
+        self._unuse(run, _parent(run).stamp)
+        return slots
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -248,8 +262,18 @@ class PrefixTree:
         self.unused[run] = None
         self.evictable += len(run.blocks)
 
+    def _order(self, run: Run) -> OrderedDict[Run, None]:
+        return self.hosted if run.on_host else self.unused
+
+    def _trim(self, run: Run, count: int, removed: list[bytes] | None) -> array[int]:
+        hashes = bytes(run.hashes[(len(run.blocks) - count) * self.hasher.size :])
+        self.evictions.remember(hashes, self.releases)
+        if removed is not None:
+            removed += reversed(self.hasher.split(hashes))
+        return run.trim(count)
+
     def _remove(self, run: Run, first_hash: bytes) -> None:
-        del self.unused[run]
+        del self._order(run)[run]
         parent = _parent(run)
         parent.drop_child(run, first_hash)
         if isinstance(parent, Root):
@@ -272,9 +296,17 @@ class PrefixTree:
             node = above
 
     def _merge(self, run: Run) -> None:
-        """Merge a run with its only child where nothing tells the two apart; the child stays."""
+        """Merge a run with its only child where nothing tells the two apart; the child stays.
+
+        Merging copies the child.  On the host, where runs come block by block, a child more than
+        twice as long stays apart for now, so that no block is copied more than a few times.
+        """
         child = run.only_child()
         if child is None or isinstance(run, Root) or run.users or child.stamp != run.stamp:
+            return
+        if child.on_host is not run.on_host:
+            return
+        if run.on_host and len(child.blocks) > 2 * len(run.blocks):
             return
         parent = _parent(run)
         parent.drop_child(run, run.first_hash)
@@ -282,7 +314,9 @@ class PrefixTree:
         parent.put_child(child)
         run.parent = child  # who still knows the run finds its blocks there
         if not run.uses:
-            del self.unused[run]
+            del self._order(run)[run]
+        if child.on_host:
+            self._merge(child)
 
 
 def _parent(run: Run) -> Run:

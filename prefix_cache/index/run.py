@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +21,8 @@ class Run:
 
     ``users`` counts the live sequences whose committed part ends here; ``uses`` adds the children
     in use.  ``stamp`` tells the release that left the run unused; it means nothing in a run in
-    use.  Nobody keeps a view into the buffers: a buffer that is viewed cannot grow.
+    use.  A run ``on_host`` has slots for blocks; nobody uses it, and all that follows it is on the
+    host too.  Nobody keeps a view into the buffers: a buffer that is viewed cannot grow.
     """
 
     __slots__ = (
@@ -28,6 +31,7 @@ class Run:
         "extra",
         "hash_size",
         "hashes",
+        "on_host",
         "parent",
         "stamp",
         "tokens",
@@ -43,6 +47,7 @@ class Run:
         self.blocks = array("i")
         self.extra: dict[int, bytes] = {}  # encoded extra keys by block; none for most
         self.children: dict[bytes, list[Run]] = {}  # by the hash of their first block
+        self.on_host = False
         self.users = 0
         self.uses = 0
         self.stamp = 0
@@ -67,6 +72,10 @@ class Run:
             return None
         bucket = next(iter(self.children.values()))
         return bucket[0] if len(bucket) == 1 else None
+
+    def all_children(self) -> Iterator[Run]:
+        """Children of all buckets."""
+        return chain.from_iterable(self.children.values())
 
     def put_child(self, child: Run) -> None:
         """Add a child."""
@@ -133,6 +142,7 @@ class Run:
         front.hashes, self.hashes = _cut(self.hashes, at * self.hash_size)
         front.blocks, self.blocks = _cut(self.blocks, at)
         extra = self.extra
+        front.on_host = self.on_host
         front.extra = {index: key for index, key in extra.items() if index < at}
         self.extra = {index - at: key for index, key in extra.items() if index >= at}
         return front

@@ -6,9 +6,9 @@ from array import array
 
 import numpy as np
 
-from prefix_cache.errors import ReleasedSequence
+from prefix_cache.errors import ForeignSequence, ReleasedSequence, UnknownSequence
 from prefix_cache.index.extra_keys import ExtraKeys
-from prefix_cache.index.results import BlockIds, Prefix
+from prefix_cache.index.results import NO_COPIES, BlockIds, Prefix
 from prefix_cache.index.run import Run
 from prefix_cache.index.tokens import TOKEN_BYTES
 
@@ -16,14 +16,16 @@ from prefix_cache.index.tokens import TOKEN_BYTES
 class Sequence:
     """A live sequence of a ``BlockCache``, opened by ``acquire`` or ``fork``.
 
-    Read ``id``, ``block_table``, ``num_tokens``, ``num_cached_tokens`` (found at acquire),
-    ``num_committed_tokens`` and, before the release, ``findable_prefix``; everything else belongs
-    to the index.
+    Read ``id``, ``block_table``, ``num_tokens``, ``num_cached_tokens`` (found at acquire; the last
+    ``num_loaded_tokens`` of them on the host), ``num_committed_tokens``, ``copies`` (those of the
+    acquire, to be made once, however many forks there are) and, before the release,
+    ``findable_prefix``; everything else belongs to the index.
     """
 
     __slots__ = (
         "block_size",
         "cache",
+        "copies",
         "depth",
         "duplicates",
         "extra_keys",
@@ -62,14 +64,19 @@ class Sequence:
         # This sequence and its live forks; they may share private blocks.
         self.family = {self}
         self.released = False
-        self.num_tokens = 0
-        self.num_cached_tokens = 0
-        self.num_committed_tokens = 0
+        self.num_cached_tokens = self.num_committed_tokens = depth * block_size
+        self.num_tokens = self.num_committed_tokens + len(pending) // TOKEN_BYTES
+        self.copies = NO_COPIES
 
     @property
     def block_table(self) -> BlockIds:
         """Physical blocks, one per started block of tokens: int32, a read-only copy."""
         return block_ids(self.table)
+
+    @property
+    def num_loaded_tokens(self) -> int:
+        """Tokens of ``num_cached_tokens`` whose KV comes by the loads of ``copies``."""
+        return len(self.copies.loads) * self.block_size
 
     @property
     def findable_prefix(self) -> Prefix | None:
@@ -82,6 +89,26 @@ class Sequence:
         if not self.depth:
             return None
         return Prefix(self.run.last_hash, self.depth * self.block_size)
+
+    def fork(self, sequence_id: int) -> Sequence:
+        """Return a sequence of the same family with the same blocks."""
+        child = Sequence(
+            self.cache,
+            self.block_size,
+            sequence_id,
+            self.extra_keys,
+            self.run,
+            self.depth,
+            self.table[:],
+            self.pending[:],
+        )
+        child.duplicates = self.duplicates[:]
+        child.num_cached_tokens = self.num_cached_tokens
+        child.num_committed_tokens = self.num_committed_tokens
+        child.copies = self.copies
+        child.family = self.family
+        child.family.add(child)
+        return child
 
     def private_blocks(self) -> array[int]:
         """Blocks of the table that cannot be found, in table order."""
@@ -112,6 +139,16 @@ class Sequence:
         full = num_tokens // self.block_size
         limit = self.extra_keys.limit
         return full if limit is None else min(full, limit)
+
+
+def check_live(seq: object, cache: object) -> None:
+    """Raise an ``UnknownSequence`` for anything but a live sequence of ``cache``."""
+    if not isinstance(seq, Sequence):
+        raise UnknownSequence(f"{seq!r} is no sequence", value=repr(seq))
+    if seq.cache is not cache:
+        raise ForeignSequence(f"sequence {seq.id} belongs to another cache", id=seq.id)
+    if seq.released:
+        raise ReleasedSequence(f"sequence {seq.id} was released before", id=seq.id)
 
 
 def block_ids(blocks: array[int]) -> BlockIds:

@@ -32,6 +32,10 @@ class NodeConfig:
     no limit.  Forks take no block of the pool: only these limits bound the memory they need here.
     A step of a session carries out at most ``max_operations_per_step`` operations.
 
+    Blocks that are evicted move to ``host_blocks`` slots on the host, of one block each; 0 is no
+    such tier.  Copies between the two that the worker does not acknowledge within
+    ``copy_timeout_s`` seconds count as lost, and must not be made any more.
+
     ``event_log_bytes`` is about the memory for events that a watcher can go on from.  ``metrics``
     is the ``host:port`` that serves them to Prometheus, empty for none.
 
@@ -56,6 +60,8 @@ class NodeConfig:
     max_sequences_per_client: int = 65_536
     max_blocks_per_client: int = 16_777_216
     max_operations_per_step: int = 16_384
+    host_blocks: int = 0
+    copy_timeout_s: float = 60.0
     event_log_bytes: int = 64 * 1024 * 1024
     metrics: str = ""
     allow_explain_across_salts: bool = False
@@ -77,6 +83,8 @@ class NodeConfig:
             ("max_sequences_per_client", 0, _LARGEST_LIMIT),
             ("max_blocks_per_client", 0, _LARGEST_LIMIT),
             ("max_operations_per_step", 1, _LARGEST_LIMIT),
+            ("host_blocks", 0, MAX_NUM_BLOCKS),
+            ("copy_timeout_s", SHORTEST_LEASE_S, _LONGEST_S),
             ("event_log_bytes", 0, _LARGEST_LIMIT),
         ):
             value = getattr(self, name)

@@ -95,7 +95,7 @@ class LeasedSequences(NumberedSequences):
     def _lose(self) -> None:
         """End every sequence; callers are told why until it happens again."""
         self._lost = frozenset(self._sequences)
-        self.release_all()
+        self.end_all()
 
     def _expire(self, number: int) -> None:
         self._expired[number] = self._leases.seconds(number)

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from prefix_cache import __version__
+from prefix_cache.index import Stats
 from prefix_cache.node.node import Node
 
 
@@ -53,6 +54,7 @@ class _State(Collector):
         yield CounterMetricFamily(
             "prefix_cache_evicted_blocks", "Cached blocks evicted.", stats.evicted_blocks
         )
+        yield from self._host_tier(stats)
         yield GaugeMetricFamily(
             "prefix_cache_live_sequences", "Open sequences.", stats.live_sequences
         )
@@ -70,6 +72,43 @@ class _State(Collector):
             node.log.snapshots_given,
         )
         yield InfoMetricFamily("prefix_cache_node", "What the node is.", self._info())
+
+    def _host_tier(self, stats: Stats) -> Iterator[Metric]:
+        slots = GaugeMetricFamily(
+            "prefix_cache_host_blocks", "Slots on the host by state.", labels=["state"]
+        )
+        slots.add_metric(["free"], stats.host_free)
+        slots.add_metric(["cached"], stats.host_cached)
+        slots.add_metric(["held"], stats.host_blocks - stats.host_free - stats.host_cached)
+        yield slots
+        yield CounterMetricFamily(
+            "prefix_cache_offloaded_blocks",
+            "Evicted blocks moved to the host.",
+            stats.offloaded_blocks,
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_rejected_offloads",
+            "Evicted blocks that the host had no slot for.",
+            stats.rejected_offloads,
+        )
+        yield CounterMetricFamily(
+            "prefix_cache_loaded_tokens",
+            "Tokens loaded from the host, for resumed sequences too.",
+            stats.loaded_tokens,
+        )
+        yield GaugeMetricFamily(
+            "prefix_cache_pending_copies",
+            "Answers whose copies are not acknowledged.",
+            stats.pending_copies,
+        )
+        withdrawn = CounterMetricFamily(
+            "prefix_cache_withdrawn_copies",
+            "Answers whose copies will not be made.",
+            labels=["reason"],
+        )
+        for reason, count in self._node.withdrawn_copies.items():
+            withdrawn.add_metric([reason], count)
+        yield withdrawn
 
     def _info(self) -> dict[str, str]:
         config = self._node.config

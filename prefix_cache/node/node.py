@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from typing import Literal
 
 from prefix_cache.errors import Draining, IdentityMismatch
 from prefix_cache.index import BlockCache, Identity, Match, Sequence, Snapshot
@@ -15,6 +16,10 @@ from prefix_cache.node.quotas import Quotas
 from prefix_cache.node.worker_epochs import WorkerEpochs
 from prefix_cache.v1 import node_pb2
 from prefix_cache.wire import extra_keys_from_wire, identity_from_wire, prefix_from_prompt
+
+# Why copies between GPU and host will not be made: their client said so, or did not acknowledge
+# them in time, or has ended.
+Withdrawal = Literal["lost", "timeout", "ended"]
 
 
 class Node:
@@ -28,10 +33,16 @@ class Node:
         self.config = config
         self.measurements = Measurements()
         self.log = EventLog(random_id(), self._snapshot, config.event_log_bytes)
-        self.cache = BlockCache(config.num_blocks, config.block_size, on_event=self.log.record)
+        self.cache = BlockCache(
+            config.num_blocks,
+            config.block_size,
+            host_blocks=config.host_blocks,
+            on_event=self.log.record,
+        )
         self.epochs = WorkerEpochs()
         self.quotas = Quotas(config)
         self.leases_expired = 0
+        self.withdrawn_copies: dict[Withdrawal, int] = {"lost": 0, "timeout": 0, "ended": 0}
         self.on_claims_lost: set[Callable[[], None]] = set()
         self.draining = False
         self._no_sequence_left = asyncio.Event()
@@ -62,6 +73,7 @@ class Node:
             extra_keys_from_wire(prompt.extra_keys),
             after=prefix_from_prompt(prompt),
             resumed=request.resumed,
+            load=not request.without_host,
         )
 
     def fork(self, sequence: Sequence) -> Sequence:
@@ -76,6 +88,11 @@ class Node:
         if self.draining and not self.cache.stats().live_sequences:
             self._no_sequence_left.set()
 
+    def withdraw(self, copy_id: int, why: Withdrawal) -> None:
+        """Give up copies that will not be made.  Raises ``UnknownCopy``."""
+        self.cache.withdraw(copy_id)
+        self.withdrawn_copies[why] += 1
+
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that the table of so many tokens has."""
         return -(-num_tokens // self.config.block_size)
@@ -87,7 +104,7 @@ class Node:
         epoch that has ended.
         """
         is_first, stats = not self.epochs.current, self.cache.stats()
-        claims_something = bool(stats.cached or stats.live_sequences)
+        claims_something = bool(stats.cached or stats.host_cached or stats.live_sequences)
         if self.epochs.begin(epoch) and (claims_something or not is_first):
             self.lose_claims()
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from itertools import islice
 
-from prefix_cache.errors import SequenceExists, UnknownSequence
 from prefix_cache.index import Appended, Sequence
 from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.node.node import Node
+from prefix_cache.node.owed_copies import OwedCopies
 from prefix_cache.node.quotas import Holding
+from prefix_cache.sequence_numbers import SequenceNumbers
 from prefix_cache.v1 import node_pb2
 
 
 class NumberedSequences:
     """The sequences of one owner: of a session, or of all unary calls together.
 
-    ``holding`` is what the client holds that asks for a sequence.  All calls raise
-    ``UnknownSequence`` for a number that no live sequence has, ``SequenceExists`` for a new one
-    that is taken, and ``ClientLimit`` or ``PromptTooLarge`` for more than one client may hold.
+    ``copies`` are those it was told to make.  ``holding`` is what the client holds that asks for a
+    sequence.  All calls raise ``UnknownSequence`` for a number that no live sequence has,
+    ``SequenceExists`` for a new one that is taken, and ``ClientLimit`` or ``PromptTooLarge`` for
+    more than one client may hold.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._sequences: dict[int, tuple[Sequence, Holding]] = {}
+        self.copies = OwedCopies(node)
+        self._sequences: SequenceNumbers[tuple[Sequence, Holding]] = SequenceNumbers()
 
     def acquire(
         self,
@@ -31,7 +34,7 @@ class NumberedSequences:
         holding: Holding,
     ) -> Sequence:
         """Open sequence ``number``."""
-        self._check_free(number)
+        self._sequences.check_free(number)
         prompt = request.prompt
         num_tokens = prompt.parent_num_tokens + len(prompt.tokens) // TOKEN_BYTES
         blocks = self._node.blocks_for(num_tokens)
@@ -40,6 +43,7 @@ class NumberedSequences:
             self._node.match(prompt)
         self._node.quotas.check(holding, sequences=1, blocks=blocks)
         sequence = self._node.acquire(request)
+        self.copies.add(sequence.copies.copy_id)
         self._add(number, sequence, holding)
         return sequence
 
@@ -50,6 +54,7 @@ class NumberedSequences:
         blocks = self._node.blocks_for(num_tokens) - self._node.blocks_for(sequence.num_tokens)
         self._node.quotas.check(holding, sequences=0, blocks=blocks)
         appended = self._node.cache.append(sequence, tokens)
+        self.copies.add(appended.copy_id)
         holding.blocks += blocks
         return appended, num_tokens
 
@@ -61,7 +66,7 @@ class NumberedSequences:
 
     def fork(self, number: int, parent: int, holding: Holding) -> None:
         """Open sequence ``number`` as a fork of ``parent``."""
-        self._check_free(number)
+        self._sequences.check_free(number)
         sequence, _ = self._find(parent)
         blocks = self._node.blocks_for(sequence.num_tokens)
         self._node.quotas.check(holding, sequences=1, blocks=blocks)
@@ -72,15 +77,19 @@ class NumberedSequences:
         self._find(number)
         self._end(number)
 
-    def release_some(self, count: int) -> bool:
-        """End up to ``count`` sequences; return whether any is left."""
+    def end_some(self, count: int) -> bool:
+        """End up to ``count`` sequences, then withdraw as many copies; return whether any is left.
+
+        The owner has ended, and writes no KV any more.
+        """
         for number in list(islice(self._sequences, count)):
             self._end(number)
-        return bool(self._sequences)
+        return bool(self._sequences) or self.copies.withdraw_some(count)
 
-    def release_all(self) -> None:
-        """End every sequence."""
-        self.release_some(len(self._sequences))
+    def end_all(self) -> None:
+        """End every sequence and withdraw all copies."""
+        self.end_some(len(self._sequences))
+        self.copies.withdraw_all()
 
     def _add(self, number: int, sequence: Sequence, holding: Holding) -> None:
         self._sequences[number] = sequence, holding
@@ -94,16 +103,4 @@ class NumberedSequences:
         self._node.release(sequence)
 
     def _find(self, number: int) -> tuple[Sequence, Holding]:
-        try:
-            return self._sequences[number]
-        except KeyError:
-            raise UnknownSequence(
-                f"no sequence {number} is open here", sequence_id=number
-            ) from None
-
-    def _check_free(self, number: int) -> None:
-        if number in self._sequences:
-            raise SequenceExists(
-                f"sequence {number} is open already: release it or take another number",
-                sequence_id=number,
-            )
+        return self._sequences[number]

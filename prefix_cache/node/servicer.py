@@ -47,7 +47,9 @@ class NodeServicer(node_pb2_grpc.NodeServiceServicer):
         """Find the longest cached prefix."""
         match = self._node.match(request.prompt)
         return node_pb2.MatchResponse(
-            num_cached_tokens=match.num_cached_tokens, block_ids=block_ids_to_wire(match.block_ids)
+            num_cached_tokens=match.num_cached_tokens,
+            block_ids=block_ids_to_wire(match.block_ids),
+            num_host_tokens=match.num_host_tokens,
         )
 
     @unary_from_peer
@@ -93,6 +95,14 @@ class NodeServicer(node_pb2_grpc.NodeServiceServicer):
         return node_pb2.ReleaseResponse()
 
     @unary
+    def AcknowledgeCopies(
+        self, request: node_pb2.AcknowledgeCopiesRequest
+    ) -> node_pb2.AcknowledgeCopiesResponse:
+        """Take note that copies were made, or never will be."""
+        self._sequences.copies.acknowledge(request)
+        return node_pb2.AcknowledgeCopiesResponse()
+
+    @unary
     def Explain(self, request: node_pb2.ExplainRequest) -> node_pb2.ExplainResponse:
         """Say why each range of a prompt hits or misses."""
         return explanation_to_wire(explain(self._node, request))
@@ -112,6 +122,7 @@ class NodeServicer(node_pb2_grpc.NodeServiceServicer):
             worker_epoch=self._node.epochs.current,
             max_message_bytes=config.max_message_bytes,
             draining=self._node.draining,
+            host_blocks=config.host_blocks,
         )
 
     @unary
@@ -129,14 +140,21 @@ class NodeServicer(node_pb2_grpc.NodeServiceServicer):
             hit_tokens=stats.hit_tokens,
             evicted_blocks=stats.evicted_blocks,
             recomputed_tokens=stats.recomputed_tokens,
+            host_blocks=stats.host_blocks,
+            host_free=stats.host_free,
+            host_cached=stats.host_cached,
+            loaded_tokens=stats.loaded_tokens,
+            offloaded_blocks=stats.offloaded_blocks,
+            rejected_offloads=stats.rejected_offloads,
+            pending_copies=stats.pending_copies,
         )
 
     @unary
     def Reset(self, request: node_pb2.ResetRequest) -> node_pb2.ResetResponse:
         """Drop every cached block."""
-        dropped = self._node.cache.stats().cached
+        stats = self._node.cache.stats()
         self._node.cache.reset()
-        return node_pb2.ResetResponse(dropped_blocks=dropped)
+        return node_pb2.ResetResponse(dropped_blocks=stats.cached + stats.host_cached)
 
     async def Watch(  # type: ignore[override]  # the stubs know generators only
         self,

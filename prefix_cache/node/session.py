@@ -22,7 +22,7 @@ from prefix_cache.wire import (
 # How long a step of many operations may keep others waiting.
 _SLICE_S = 0.005
 
-# Sequences released in one go at the end: some milliseconds' work.
+# Sequences ended in one go at the end: some milliseconds' work.
 _BATCH = 100
 
 
@@ -62,12 +62,12 @@ class Session:
         return response
 
     async def aclose(self) -> None:
-        """Release every sequence, many of them in several goes."""
+        """End every sequence and withdraw what copies are pending, many of them in several goes."""
         try:
-            while self._sequences.release_some(_BATCH):  # noqa: ASYNC110  (others get a turn)
+            while self._sequences.end_some(_BATCH):  # noqa: ASYNC110  (others get a turn)
                 await asyncio.sleep(0)
         finally:
-            self._sequences.release_all()
+            self._sequences.end_all()
             self._node.on_claims_lost.discard(self._lose)
 
     def _check_size(self, request: node_pb2.SessionRequest) -> None:
@@ -84,7 +84,7 @@ class Session:
 
     def _lose(self) -> None:
         self._node.on_claims_lost.discard(self._lose)
-        self._sequences.release_all()
+        self._sequences.end_all()
         self.lost = WorkerRestarted(
             "the worker's KV memory is gone, and this session's sequences with it: "
             f"the worker's epoch is {self._node.epochs.current} now",
@@ -99,6 +99,7 @@ class Session:
         return node_pb2.SessionOpened(
             block_size=self._node.config.block_size,
             num_blocks=self._node.config.num_blocks,
+            host_blocks=self._node.config.host_blocks,
             incarnation=self._node.incarnation,
         )
 
@@ -129,6 +130,9 @@ class Session:
             case "release":
                 self._sequences.release(number)
                 result.release.SetInParent()
+            case "acknowledge":
+                self._sequences.copies.acknowledge(operation.acknowledge)
+                result.acknowledge.SetInParent()
             case _:
                 raise InvalidArgument(f"the operation on sequence {number} says not what to do")
         return result

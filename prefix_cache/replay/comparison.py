@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from prefix_cache.client import AsyncRouterClient
 from prefix_cache.replay.fleet import running_fleet
-from prefix_cache.replay.player import Play, Player, in_rotation
+from prefix_cache.replay.player import Play, Player
+from prefix_cache.replay.rotation import in_rotation
 from prefix_cache.replay.savings import Savings
 from prefix_cache.replay.sources import Source
 
@@ -61,7 +62,8 @@ class Comparison:
         ):
             return [
                 await player.play(
-                    in_rotation(source.conversations, self.window), lambda: on_turn(arm)
+                    in_rotation((each.turns() for each in source.conversations), self.window),
+                    lambda: on_turn(arm),
                 )
                 for source in sources
             ]

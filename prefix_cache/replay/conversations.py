@@ -64,23 +64,25 @@ def read_conversations(path: Path) -> Iterator[Conversation]:
     names: set[str] = set()
     for number, line in numbered_lines(path):
         try:
-            conversation = _conversation(parse(line), f"line {number}")
+            conversation = conversation_of(parse(line), f"line {number}")
         except Unexpected as error:
             raise malformed(path, str(error), number) from None
-        name = _free_name(conversation.name, names, number)
+        name = free_name(conversation.name, names, number)
         names.add(name)
         yield replace(conversation, name=name)
     if not names:
         raise malformed(path, "no conversation in it; expected one a line, as JSON")
 
 
-def _free_name(name: str, taken: set[str], line: int) -> str:
+def free_name(name: str, taken: set[str], line: int) -> str:
+    """Return a name that is not taken, and that a router takes."""
     while name in taken or len(name) > MAX_KEY_CHARACTERS:
         name = f"line {line}" if len(name) > MAX_KEY_CHARACTERS else f"{name} (line {line})"
     return name
 
 
-def _conversation(value: Any, default_name: str) -> Conversation:
+def conversation_of(value: Any, default_name: str) -> Conversation:
+    """Return the conversation that a JSON object holds.  Raises Unexpected."""
     if not isinstance(value, dict):
         raise Unexpected(f"expected a JSON object, got {kind(value)}")
     key = "messages" if "messages" in value else "conversations"
@@ -88,15 +90,19 @@ def _conversation(value: Any, default_name: str) -> Conversation:
     if not isinstance(messages, list):
         found = f"got {kind(messages)}" if key in value else "got neither"
         raise Unexpected(f'expected "messages" or "conversations" with a list, {found}')
+    said = [message_of(message, f"{key}[{index}]") for index, message in enumerate(messages)]
+    if isinstance(system := value.get("system"), str | list) and system:
+        said.insert(0, message_of({"role": "system", "content": system}, "system"))
     name = value.get("id")
     return Conversation(
         name=_as_text(name) if isinstance(name, str | int) and name != "" else default_name,
         tools=_lines(value.get("tools"), value.get("functions")),
-        messages=tuple(_message(m, f"{key}[{i}]") for i, m in enumerate(messages)),
+        messages=tuple(said),
     )
 
 
-def _message(value: Any, where: str) -> Message:
+def message_of(value: Any, where: str) -> Message:
+    """Return the message that the JSON object at ``where`` holds.  Raises Unexpected."""
     if not isinstance(value, dict):
         raise Unexpected(f"{where}: expected an object, got {kind(value)}")
     said_by = value.get("role", value.get("from"))

@@ -1,4 +1,4 @@
-"""Starts cache nodes and a router as real processes on free ports, and stops all of them."""
+"""Starts servers as real processes on free ports, and stops all of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import IO, Self
 from prefix_cache.errors import Unavailable
 
 _START_S = 30.0
+_LOAD_S = 300.0  # with the weights of a model
 _GRACE_S = 5.0
 
 
@@ -89,19 +90,49 @@ async def running_engines(
         yield router.addresses[-1]
 
 
+@contextlib.asynccontextmanager
+async def running_workers(
+    *, num_workers: int, num_blocks: int, block_size: int, options: Mapping[str, object]
+) -> AsyncIterator[str]:
+    """Run workers with ``options``, a cache node beside each, and a router before them.
+
+    The value is the router's URL.  Raises as ``running_fleet`` does.
+    """
+    node = ["node", "--num-blocks", str(num_blocks), "--block-size", str(block_size)]
+    worker = ["worker", *(f"--{name}={value}" for name, value in options.items())]
+    with tempfile.TemporaryDirectory(prefix="prefix-cache-") as folder:
+        async with _Processes() as processes:
+            sockets = [f"unix://{folder}/{number}.sock" for number in range(1, num_workers + 1)]
+            for number, socket in enumerate(sockets, start=1):
+                await processes.start(f"n{number}", *node, listen=socket)
+            for process in processes.started:
+                await process.listening()
+            starting = [
+                await processes.start(f"w{number}", *worker, "--node", socket, option="--http")
+                for number, socket in enumerate(sockets, start=1)
+            ]
+            workers = [await process.listening(_LOAD_S) for process in starting]
+            routes = [
+                f"--node={worker.name}={socket},{worker.address}"
+                for worker, socket in zip(workers, sockets, strict=True)
+            ]
+            router = await processes.start("router", "router", "--http", "127.0.0.1:0", *routes)
+            yield (await router.listening()).addresses[-1]
+
+
 @dataclass(frozen=True)
 class _Process:
     name: str
     process: asyncio.subprocess.Process
     stderr: IO[bytes]
 
-    async def listening(self) -> Server:
+    async def listening(self, within_s: float = _START_S) -> Server:
         """Wait for the line that says where the process listens."""
         assert self.process.stdout is not None
         try:
-            line = await asyncio.wait_for(self.process.stdout.readline(), _START_S)
+            line = await asyncio.wait_for(self.process.stdout.readline(), within_s)
         except TimeoutError:
-            raise self._failed(f"is not listening after {_START_S:g} s") from None
+            raise self._failed(f"is not listening after {within_s:g} s") from None
         if not line:
             raise self._failed(f"ended at once with exit code {await self.process.wait()}")
         return Server(self.name, tuple(json.loads(line)["addresses"]), self.process.pid)
@@ -125,19 +156,23 @@ class _Processes:
     async def __aexit__(self, *exception: object) -> None:
         await self._stop()
 
-    async def start(self, name: str, *arguments: str, listen: str = "127.0.0.1:0") -> None:
+    async def start(
+        self, name: str, *arguments: str, option: str = "--listen", listen: str = "127.0.0.1:0"
+    ) -> _Process:
+        """Start a command; ``option`` is the one that says where it is to listen."""
         # A pipe that nobody reads could fill up.
         stderr = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         process = await asyncio.create_subprocess_exec(
             # -P: a folder named `router` where the user happens to be is not ours.
             *(sys.executable, "-P", "-m", "prefix_cache.cli", *arguments),
-            *("--listen", listen, "--json", "--until-eof"),
+            *(option, listen, "--json", "--until-eof"),
             stdin=asyncio.subprocess.PIPE,  # open as long as we live, even if we are killed
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             process_group=0,  # Ctrl-C in the terminal reaches us alone, and we stop them
         )
         self.started.append(_Process(name, process, stderr))
+        return self.started[-1]
 
     async def _stop(self) -> None:
         """Ask all to end, and kill those that have not after a grace."""

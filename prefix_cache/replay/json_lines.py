@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from prefix_cache.errors import MalformedFile
+
+_GZIP = b"\x1f\x8b"
+_OTHER_PACKINGS = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"PK\x03\x04": "zip",
+}
+_PIECE_BYTES = 1 << 20
+_LINE_PART = 1 << 16
 
 
 class Unexpected(Exception):
@@ -23,20 +35,72 @@ def malformed(path: Path, problem: str, line: int | None = None) -> MalformedFil
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the lines that are not blank.
+    """Number and content of the lines that are not blank; unpacked, whatever the file's name.
 
     Raises MalformedFile for a file that cannot be read or unpacked.
     """
     number = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with _opened(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise malformed(path, f"no whole gzip stream ({error})", number + 1) from None
-    except OSError as error:
-        raise malformed(path, f"cannot be read ({error.strerror})") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error, number + 1) from None
+
+
+def first_lines(path: Path, count: int) -> list[str]:
+    """Return the first lines, blank or not, very long ones in parts.
+
+    Raises as ``numbered_lines`` does.
+    """
+    lines: list[str] = []
+    try:
+        with _opened(path) as file:
+            while len(lines) < count and (line := file.readline(_LINE_PART)):
+                lines.append(line.decode("utf-8-sig", "replace"))
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error, len(lines) + 1) from None
+    return lines
+
+
+def text_pieces(path: Path) -> Iterator[str]:
+    """The text of a file in pieces of a bounded size.
+
+    What is no UTF-8 becomes a replacement character.  Raises as ``numbered_lines`` does.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    number = 1
+    try:
+        with _opened(path) as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield decoder.decode(piece)
+                number += piece.count(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error, number) from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    with path.open("rb") as plain:
+        if not plain.seekable():
+            raise malformed(path, "is a pipe; expected a file, which is read more than once")
+        head = plain.read(6)
+        plain.seek(0)
+        for mark, name in _OTHER_PACKINGS.items():
+            if head.startswith(mark):
+                raise malformed(path, f"is packed with {name}; expected plain text or gzip")
+        if not head.startswith(_GZIP):
+            yield plain
+            return
+        with gzip.open(plain) as unpacked:
+            yield unpacked
+
+
+def _unreadable(path: Path, error: Exception, line: int) -> MalformedFile:
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return malformed(path, f"cannot be read ({error.strerror})")
+    return malformed(path, f"no whole gzip stream ({error})", line)
 
 
 def parse(line: bytes) -> Any:

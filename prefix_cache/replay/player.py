@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self
@@ -24,7 +23,7 @@ from prefix_cache.client import (
 from prefix_cache.errors import DeadlineExceeded, PrefixCacheError, Unavailable
 from prefix_cache.index import Identity
 from prefix_cache.index.tokens import TOKEN_BYTES
-from prefix_cache.replay.turns import TokenizedConversation, Turn
+from prefix_cache.replay.turns import Turn
 
 _SEQUENCE = 1  # a session plays one sequence at a time
 
@@ -78,22 +77,6 @@ def joined(plays: Iterable[Play]) -> Play:
         whole.retried_turns += play.retried_turns
         whole.lost_tokens += play.lost_tokens
     return whole
-
-
-def in_rotation(conversations: Iterable[TokenizedConversation], window: int) -> Iterator[Turn]:
-    """Turns in the order of playing: one of each of ``window`` live conversations in turn.
-
-    When a conversation is over, the next one takes its place.
-    """
-    waiting = iter(conversations)
-    live = deque(c.turns() for c in itertools.islice(waiting, window))
-    while live:
-        turns = live.popleft()
-        if turn := next(turns, None):
-            yield turn
-            live.append(turns)
-        else:
-            live.extendleft(c.turns() for c in itertools.islice(waiting, 1))
 
 
 class Player:

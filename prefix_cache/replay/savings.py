@@ -41,6 +41,14 @@ class Totals:
             return None
         return no_cache.prefilled_tokens / self.prefilled_tokens
 
+    def as_json(self, no_cache: Totals) -> dict[str, Any]:
+        """Plain values, compared with the same turns without a cache."""
+        return asdict(self) | {
+            "prefilled_tokens": self.prefilled_tokens,
+            "hit_rate": self.hit_rate,
+            "saved_ratio": self.saved_ratio(no_cache),
+        }
+
 
 def sticky_turns(turns: Iterable[PlayedTurn]) -> float | None:
     """Share of the turns after a conversation's first that went to its node.
@@ -92,9 +100,9 @@ class Savings:
                 asdict(turn) | {"prefilled_tokens": turn.prefilled_tokens}
                 for turn in self.sticky.turns
             ],
-            "totals": _totals_as_json(totals["sticky"], without),
-            "round_robin": _totals_as_json(totals["round_robin"], without),
-            "no_cache": _totals_as_json(totals["no_cache"], without),
+            "totals": totals["sticky"].as_json(without),
+            "round_robin": totals["round_robin"].as_json(without),
+            "no_cache": totals["no_cache"].as_json(without),
             "compared_turns": len(self.compared["sticky"]),
             "sticky_turns": sticky_turns(self.sticky.turns),
             "not_served": {
@@ -117,11 +125,3 @@ def together(savings: Sequence[Savings]) -> Savings:
 
 def _key(turn: PlayedTurn) -> tuple[str, int]:
     return turn.conversation, turn.turn
-
-
-def _totals_as_json(totals: Totals, no_cache: Totals) -> dict[str, Any]:
-    return asdict(totals) | {
-        "prefilled_tokens": totals.prefilled_tokens,
-        "hit_rate": totals.hit_rate,
-        "saved_ratio": totals.saved_ratio(no_cache),
-    }

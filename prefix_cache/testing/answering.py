@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,12 +11,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from prefix_cache.index import Identity
-from prefix_cache.testing.bodies import AnyBody, read_body
+from prefix_cache.openai_api.bodies import AnyBody, read_body
+from prefix_cache.openai_api.errors import ApiError, check_model
+from prefix_cache.openai_api.json_response import json_response
+from prefix_cache.openai_api.request_id import request_id
 from prefix_cache.testing.config import EngineConfig
 from prefix_cache.testing.counts import Counts
 from prefix_cache.testing.faults import CutOff, Faults, FaultSwitch
 from prefix_cache.testing.forms import Form
-from prefix_cache.testing.openai_errors import ApiError, no_model
 from prefix_cache.testing.worker import Decoding, Worker
 
 
@@ -38,8 +39,8 @@ class Answering:
         async def generate(
             request: web.Request, body: AnyBody, faults: Faults
         ) -> web.StreamResponse:
-            form = make_form(body, request.headers.get("X-Request-Id") or uuid.uuid4().hex)
-            identity = Identity(model=body.model, salt=body.cache_salt)
+            form = make_form(body, request_id(request.headers))
+            identity = Identity(model=body.model, salt=body.cache_salt or "")
             async with self._worker.compute(identity, form.prompt, form.answer) as decoding:
                 self._counts.prompt_tokens += decoding.prompt_tokens
                 self._counts.cached_tokens += decoding.cached_tokens
@@ -61,8 +62,7 @@ class Answering:
                 faults = self._faults.take()
                 await self._begin(faults)
                 body = read_body(kind, given)
-                if body.model != self._config.model:
-                    raise no_model(body.model, self._config.model)
+                check_model(body.model, self._config.model)
                 return await answer(request, body, faults)
 
         return handle
@@ -98,9 +98,9 @@ async def _whole(
 ) -> web.StreamResponse:
     async for _ in decoding:
         pass
-    body = msgspec.json.encode(form.whole(decoding))
     if cut_after is None:
-        return web.Response(body=body, content_type="application/json")
+        return json_response(form.whole(decoding))
+    body = msgspec.json.encode(form.whole(decoding))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)
     await response.prepare(request)

@@ -7,8 +7,8 @@ from typing import Any
 
 import xxhash
 
+from prefix_cache.openai_api.bodies import Function
 from prefix_cache.plain_template import canonical_json
-from prefix_cache.testing.bodies import Function
 
 _WORDS = (
     *("the", "block", "holds", "a", "prefix", "of", "every", "turn", "and", "one", "node"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from prefix_cache.errors import InvalidArgument
+from prefix_cache.errors import InvalidRequest
+from prefix_cache.openai_api.answers import DONE, Envelope, chat_choice, chat_piece
+from prefix_cache.openai_api.bodies import Function, Tool
 from prefix_cache.plain_template import canonical_json, render, utf8_tokens
 from prefix_cache.testing.answers import tool_call, words
-from prefix_cache.testing.bodies import DEFAULT_LENGTH, ChatBody, Function, Tool, read_functions
-from prefix_cache.testing.forms import DONE, envelope, event, usage
+from prefix_cache.testing.bodies import DEFAULT_LENGTH, ChatBody, read_functions
+from prefix_cache.testing.forms import usage
 from prefix_cache.testing.worker import Decoding
 
 
@@ -19,8 +21,8 @@ class Chat:
     def __init__(self, body: ChatBody, request_id: str) -> None:
         self.prompt = utf8_tokens(render(body.messages, body.tools or []))
         self.stream = bool(body.stream)
-        self._with_usage = bool(body.stream_options and body.stream_options.include_usage)
-        self._envelope = envelope("chat.completion", f"chatcmpl-{request_id}", body.model)
+        self._with_usage = body.wants_usage
+        self._envelope = Envelope("chat.completion", request_id, body.model)
         function = _function_to_call(body)
         self._calls = [tool_call(self.prompt, function)] if function else []
         if self._calls:
@@ -35,9 +37,8 @@ class Chat:
     def whole(self, decoding: Decoding) -> dict[str, Any]:
         """Return the whole answer."""
         said = {"content": None, "tool_calls": self._calls}
-        message = {"role": "assistant", **(said if self._calls else {"content": self._text})}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
-        return {**self._envelope, "choices": [choice], "usage": usage(decoding)}
+        message = said if self._calls else {"content": self._text}
+        return self._envelope.whole([chat_choice(0, message, self._finish)], usage(decoding))
 
     def opening(self) -> list[bytes]:
         """Return whose message begins."""
@@ -52,9 +53,7 @@ class Chat:
         events = [self._chunk({"tool_calls": [piece]}) for piece in self._call_pieces()]
         events.append(self._chunk({}, self._finish))
         if self._with_usage:
-            events.append(
-                event({**self._chunk_envelope(), "choices": [], "usage": usage(decoding)})
-            )
+            events.append(self._envelope.usage_chunk(usage(decoding)))
         return [*events, DONE]
 
     def _call_pieces(self) -> Iterator[dict[str, Any]]:
@@ -64,11 +63,7 @@ class Chat:
             yield {"index": index, "function": {"arguments": arguments}}
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return event({**self._chunk_envelope(), "choices": [choice]})
-
-    def _chunk_envelope(self) -> dict[str, Any]:
-        return {**self._envelope, "object": "chat.completion.chunk"}
+        return self._envelope.chunk(chat_piece(0, delta, finish_reason))
 
 
 def _function_to_call(body: ChatBody) -> Function | None:
@@ -80,7 +75,7 @@ def _function_to_call(body: ChatBody) -> Function | None:
     if isinstance(choice, Tool):
         functions = [function for function in functions if function.name == choice.function.name]
     if not functions:
-        raise InvalidArgument(
-            "tool_choice asks for a function that is not in tools", name="tool_choice"
+        raise InvalidRequest(
+            "tool_choice asks for a function that is not in tools", param="tool_choice"
         )
     return functions[0]

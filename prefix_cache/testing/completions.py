@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from prefix_cache.index.tokens import as_token_bytes
+from prefix_cache.openai_api.answers import DONE, Envelope, text_choice
 from prefix_cache.plain_template import utf8_tokens
 from prefix_cache.testing.answers import words
 from prefix_cache.testing.bodies import DEFAULT_LENGTH, CompletionBody
-from prefix_cache.testing.forms import DONE, envelope, event, usage
+from prefix_cache.testing.forms import usage
 from prefix_cache.testing.worker import Decoding
 
 
@@ -22,12 +23,13 @@ class Completion:
         self.answer = utf8_tokens(self._text)
         self.stream = bool(body.stream)
         self._finish = "length" if body.max_tokens else "stop"
-        self._with_usage = body.stream_options is not None and body.stream_options.include_usage
-        self._envelope = envelope("text_completion", f"cmpl-{request_id}", body.model)
+        self._with_usage = body.wants_usage
+        self._envelope = Envelope("text_completion", request_id, body.model)
 
     def whole(self, decoding: Decoding) -> dict[str, Any]:
         """Return the whole answer."""
-        return {**self._chunk(self._text, self._finish), "usage": usage(decoding)}
+        choice = text_choice(0, self._text, self._finish)
+        return self._envelope.whole([choice], usage(decoding))
 
     def opening(self) -> list[bytes]:
         """Return nothing: a stream begins with the first token."""
@@ -35,15 +37,11 @@ class Completion:
 
     def piece(self, number: int) -> list[bytes]:
         """Return one character."""
-        return [event(self._chunk(self._text[number], None))]
+        return [self._envelope.chunk(text_choice(0, self._text[number]))]
 
     def closing(self, decoding: Decoding) -> list[bytes]:
         """Return why it ended, and the usage if that was asked for."""
-        events = [event(self._chunk("", self._finish))]
+        events = [self._envelope.chunk(text_choice(0, "", self._finish))]
         if self._with_usage:
-            events.append(event({**self._envelope, "choices": [], "usage": usage(decoding)}))
+            events.append(self._envelope.usage_chunk(usage(decoding)))
         return [*events, DONE]
-
-    def _chunk(self, text: str, finish_reason: str | None) -> dict[str, Any]:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._envelope, "choices": [choice]}

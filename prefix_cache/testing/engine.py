@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from aiohttp import web
-
-from prefix_cache.listening import cannot_listen, host_and_port
+from prefix_cache.openai_api.listening import listening
 from prefix_cache.serving import until_stopped
 from prefix_cache.testing.config import EngineConfig
 from prefix_cache.testing.counts import Counts
@@ -49,7 +47,7 @@ async def running_engine(config: EngineConfig | None = None) -> AsyncIterator[En
 
             memory = await stack.enter_async_context(ToldMemory(own, config.node))
         app = make_app(config, Worker(config, memory), faults, counts)
-        url = await stack.enter_async_context(_listening(app, config))
+        url = await stack.enter_async_context(listening(app, config.listen, config.drain_grace_s))
         # Before the server waits for its requests to end.
         stack.callback(faults.set, Faults())
         yield Engine(url, counts, faults)
@@ -67,23 +65,3 @@ async def _run(config: EngineConfig, on_ready: Callable[[str], None]) -> Counts:
     async with running_engine(config) as engine:
         await until_stopped(lambda: on_ready(engine.url))
     return engine.counts
-
-
-@asynccontextmanager
-async def _listening(app: web.Application, config: EngineConfig) -> AsyncIterator[str]:
-    host, port = host_and_port(config.listen)
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handler_cancellation=True,  # a client that went away needs no answer
-        shutdown_timeout=config.drain_grace_s,
-    )
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host.strip("[]"), port).start()
-        except OSError as error:
-            raise cannot_listen(config.listen, error.strerror or str(error)) from None
-        yield f"http://{host}:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()

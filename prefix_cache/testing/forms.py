@@ -1,12 +1,10 @@
-"""What the forms of an answer have in common: usage, events of a stream."""
+"""What the answers of all paths have in common."""
 
 from __future__ import annotations
 
-import time
 from typing import Any, Protocol
 
-import msgspec
-
+from prefix_cache.openai_api import answers
 from prefix_cache.testing.worker import Decoding
 
 
@@ -34,25 +32,6 @@ class Form(Protocol):
         """Return the events after the last token."""
 
 
-DONE = b"data: [DONE]\n\n"
-
-
-def event(data: dict[str, Any], name: str = "") -> bytes:
-    """Return one server-sent event."""
-    head = f"event: {name}\n" if name else ""
-    return head.encode() + b"data: " + msgspec.json.encode(data) + b"\n\n"
-
-
-def envelope(kind: str, request_id: str, model: str) -> dict[str, Any]:
-    """Return what every chunk and answer begins with."""
-    return {"id": request_id, "object": kind, "created": int(time.time()), "model": model}
-
-
 def usage(decoding: Decoding) -> dict[str, Any]:
     """Return the tokens of an answer that is complete."""
-    return {
-        "prompt_tokens": decoding.prompt_tokens,
-        "completion_tokens": decoding.decoded,
-        "total_tokens": decoding.prompt_tokens + decoding.decoded,
-        "prompt_tokens_details": {"cached_tokens": decoding.cached_tokens},
-    }
+    return answers.usage(decoding.prompt_tokens, decoding.cached_tokens, decoding.decoded)

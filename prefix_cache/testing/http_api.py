@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -12,28 +9,25 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from prefix_cache.errors import InvalidArgument
+from prefix_cache.openai_api.answers import tokenized
+from prefix_cache.openai_api.bodies import TokenizeBody, read_body
+from prefix_cache.openai_api.errors import check_model, errors_as_json
+from prefix_cache.openai_api.json_response import json_response
+from prefix_cache.openai_api.listening import MAX_BODY_BYTES
+from prefix_cache.openai_api.models import model_routes
 from prefix_cache.plain_template import render
 from prefix_cache.testing.answering import Answering, cut_off
-from prefix_cache.testing.bodies import (
-    ChatBody,
-    CompletionBody,
-    EmbeddingBody,
-    ResponseBody,
-    TokenizeBody,
-    read_body,
-)
+from prefix_cache.testing.bodies import ChatBody, CompletionBody, EmbeddingBody, ResponseBody
 from prefix_cache.testing.chat import Chat
 from prefix_cache.testing.completions import Completion
 from prefix_cache.testing.config import EngineConfig
 from prefix_cache.testing.counts import Counts, registry
 from prefix_cache.testing.embeddings import embeddings
-from prefix_cache.testing.faults import Faults, FaultSwitch
-from prefix_cache.testing.openai_errors import errors_as_json, no_model
+from prefix_cache.testing.faults import CutOff, Faults, FaultSwitch
 from prefix_cache.testing.responses import Response
 from prefix_cache.testing.worker import Worker
 
 _CONTROL = ("/faults", "/requests")
-_MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 def make_app(
@@ -42,19 +36,17 @@ def make_app(
     """Return what serves all paths."""
     answering = Answering(config, worker, faults, counts)
     generating = answering.generating
-    models, control = _Models(config), _Control(faults, counts)
-    app = web.Application(
-        client_max_size=_MAX_BODY_BYTES, middlewares=[errors_as_json, control.refuse]
-    )
+    control = _Control(faults, counts)
+    max_tokens = config.num_blocks * config.block_size
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[errors_as_json, control.cut])
     app.add_routes(
         [
             web.post("/v1/chat/completions", generating(ChatBody, Chat)),
             web.post("/v1/completions", generating(CompletionBody, Completion)),
             web.post("/v1/responses", generating(ResponseBody, Response)),
             web.post("/v1/embeddings", answering.answering(EmbeddingBody, _embed)),
-            web.get("/v1/models", models.all),
-            web.get("/v1/models/{model}", models.one),
-            web.post("/tokenize", models.tokenize),
+            *model_routes(config.model, max_tokens),
+            web.post("/tokenize", _tokenizing(config.model, max_tokens)),
             web.get("/health", control.health),
             web.get("/metrics", control.metrics),
             web.get("/faults", control.get_faults),
@@ -66,46 +58,23 @@ def make_app(
 
 
 async def _embed(request: web.Request, body: EmbeddingBody, faults: Faults) -> web.Response:
-    return _json(embeddings(body))
+    return json_response(embeddings(body))
 
 
-class _Models:
-    def __init__(self, config: EngineConfig) -> None:
-        self._model = config.model
-        self._max_tokens = config.num_blocks * config.block_size
-        self._created = int(time.time())
-
-    async def all(self, request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [self._card()]})
-
-    async def one(self, request: web.Request) -> web.Response:
-        model = request.match_info["model"]
-        if model != self._model:
-            raise no_model(model, self._model)
-        return _json(self._card())
-
-    async def tokenize(self, request: web.Request) -> web.Response:
+def _tokenizing(model: str, max_tokens: int) -> Handler:
+    async def tokenize(request: web.Request) -> web.Response:
         body = read_body(TokenizeBody, await request.read())
-        if body.model != self._model:
-            raise no_model(body.model, self._model)
+        check_model(body.model, model)
         text = body.prompt
         if text is None:
             text = render(
-                body.messages,
+                body.messages or [],
                 body.tools or [],
                 add_generation_prompt=body.add_generation_prompt,
             )
-        tokens = list(text.encode())
-        return _json({"count": len(tokens), "max_model_len": self._max_tokens, "tokens": tokens})
+        return json_response(tokenized(list(text.encode()), max_tokens))
 
-    def _card(self) -> dict[str, Any]:
-        return {
-            "id": self._model,
-            "object": "model",
-            "created": self._created,
-            "owned_by": "prefix-cache",
-            "max_model_len": self._max_tokens,
-        }
+    return tokenize
 
 
 class _Control:
@@ -115,14 +84,17 @@ class _Control:
         self._registry = registry(counts)
 
     @web.middleware
-    async def refuse(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._faults.now.refuse and request.path not in _CONTROL:
-            self._faults.take()
-            raise cut_off(request)
-        return await handler(request)
+    async def cut(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if self._faults.now.refuse and request.path not in _CONTROL:
+                self._faults.take()
+                raise cut_off(request)
+            return await handler(request)
+        except CutOff:
+            return web.Response()  # to nobody
 
     async def health(self, request: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def metrics(self, request: web.Request) -> web.Response:
         return web.Response(
@@ -131,7 +103,7 @@ class _Control:
         )
 
     async def get_faults(self, request: web.Request) -> web.Response:
-        return _json(self._faults.now)
+        return json_response(self._faults.now)
 
     async def set_faults(self, request: web.Request) -> web.Response:
         try:
@@ -139,11 +111,7 @@ class _Control:
         except msgspec.DecodeError as error:
             raise InvalidArgument(f"faults cannot be used: {error}") from None
         self._faults.set(faults)
-        return _json(self._faults.now)
+        return json_response(self._faults.now)
 
     async def get_requests(self, request: web.Request) -> web.Response:
-        return _json(self._counts)
-
-
-def _json(document: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(document), content_type="application/json")
+        return json_response(self._counts)

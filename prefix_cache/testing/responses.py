@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from prefix_cache.openai_api.answers import event
 from prefix_cache.plain_template import render, response_messages, utf8_tokens
 from prefix_cache.testing.answers import words
 from prefix_cache.testing.bodies import DEFAULT_LENGTH, ResponseBody
-from prefix_cache.testing.forms import event
 from prefix_cache.testing.worker import Decoding
 
 

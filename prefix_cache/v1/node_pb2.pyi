@@ -52,6 +52,8 @@ class _ReasonKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReasonKind
     """The last block is not full."""
     REASON_KIND_LAST_TOKEN: _ReasonKind.ValueType  # 9
     """It is cached; the last token is computed all the same, for its logits."""
+    REASON_KIND_ON_HOST: _ReasonKind.ValueType  # 10
+    """It hits, and is loaded from the host."""
 
 class ReasonKind(_ReasonKind, metaclass=_ReasonKindEnumTypeWrapper):
     """Why a range of tokens hits or misses."""
@@ -76,6 +78,8 @@ REASON_KIND_PARTIAL_BLOCK: ReasonKind.ValueType  # 8
 """The last block is not full."""
 REASON_KIND_LAST_TOKEN: ReasonKind.ValueType  # 9
 """It is cached; the last token is computed all the same, for its logits."""
+REASON_KIND_ON_HOST: ReasonKind.ValueType  # 10
+"""It hits, and is loaded from the host."""
 Global___ReasonKind: _TypeAlias = ReasonKind  # noqa: Y015
 
 @_typing.final
@@ -237,6 +241,32 @@ class BlockCopy(_message.Message):
 Global___BlockCopy: _TypeAlias = BlockCopy  # noqa: Y015
 
 @_typing.final
+class HostCopy(_message.Message):
+    """A copy of one block between the GPU and the host, either way."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BLOCK_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    block: _builtins.int
+    """Physical block on the GPU."""
+    slot: _builtins.int
+    """Slot on the host: its number there."""
+    def __init__(
+        self,
+        *,
+        block: _builtins.int = ...,
+        slot: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "slot", b"slot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostCopy: _TypeAlias = HostCopy  # noqa: Y015
+
+@_typing.final
 class MatchRequest(_message.Message):
     """Request of Match."""
 
@@ -268,19 +298,23 @@ class MatchResponse(_message.Message):
 
     NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     BLOCK_IDS_FIELD_NUMBER: _builtins.int
+    NUM_HOST_TOKENS_FIELD_NUMBER: _builtins.int
     num_cached_tokens: _builtins.int
     """Tokens whose KV is cached; a multiple of the block size, less than the prompt."""
     block_ids: _builtins.bytes
-    """The cached blocks, int32 little-endian."""
+    """The cached blocks on the GPU, int32 little-endian."""
+    num_host_tokens: _builtins.int
+    """Of the cached tokens, the last ones, whose KV is on the host."""
     def __init__(
         self,
         *,
         num_cached_tokens: _builtins.int = ...,
         block_ids: _builtins.bytes = ...,
+        num_host_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_ids", b"block_ids", "num_cached_tokens", b"num_cached_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_ids", b"block_ids", "num_cached_tokens", b"num_cached_tokens", "num_host_tokens", b"num_host_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,10 +329,13 @@ class AcquireRequest(_message.Message):
     PROMPT_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
+    WITHOUT_HOST_FIELD_NUMBER: _builtins.int
     resumed: _builtins.bool
     """The prompt was opened before and preempted: it counts as no new query, and what has to be
     computed again counts as recomputed.
     """
+    without_host: _builtins.bool
+    """What is cached on the host only is not loaded, but computed again."""
     @_builtins.property
     def prompt(self) -> Global___Prompt:
         """The prompt."""
@@ -315,10 +352,11 @@ class AcquireRequest(_message.Message):
         prompt: Global___Prompt | None = ...,
         lease: _duration_pb2.Duration | None = ...,
         resumed: _builtins.bool = ...,
+        without_host: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt", "resumed", b"resumed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "prompt", b"prompt", "resumed", b"resumed", "without_host", b"without_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -335,19 +373,35 @@ class AcquireResponse(_message.Message):
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     BLOCK_TABLE_FIELD_NUMBER: _builtins.int
     LEASE_FIELD_NUMBER: _builtins.int
+    OFFLOADS_FIELD_NUMBER: _builtins.int
+    LOADS_FIELD_NUMBER: _builtins.int
+    COPY_ID_FIELD_NUMBER: _builtins.int
+    NUM_LOADED_TOKENS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """Handle for the calls that follow.  Drawn at random, so that a handle from an earlier life
     of the node names nothing.
     """
     num_cached_tokens: _builtins.int
-    """Tokens of the prompt whose KV is there already."""
+    """Tokens of the prompt that need no prefill: their KV is there already, or comes by `loads`."""
     num_tokens: _builtins.int
     """Tokens of the prompt."""
     block_table: _builtins.bytes
     """Physical blocks of the sequence, int32 little-endian."""
+    copy_id: _builtins.int
+    """Names these copies when they are acknowledged; 0: there are none."""
+    num_loaded_tokens: _builtins.int
+    """Of the cached tokens, those whose KV comes by `loads`."""
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:
         """Lease granted; absent: the sequence lives until released."""
+
+    @_builtins.property
+    def offloads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made first, from the GPU to the host, after whoever wrote the block."""
+
+    @_builtins.property
+    def loads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made then, from the host to the GPU, before anybody reads the block."""
 
     def __init__(
         self,
@@ -357,10 +411,14 @@ class AcquireResponse(_message.Message):
         num_tokens: _builtins.int = ...,
         block_table: _builtins.bytes = ...,
         lease: _duration_pb2.Duration | None = ...,
+        offloads: _abc.Iterable[Global___HostCopy] | None = ...,
+        loads: _abc.Iterable[Global___HostCopy] | None = ...,
+        copy_id: _builtins.int = ...,
+        num_loaded_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_table", b"block_table", "lease", b"lease", "num_cached_tokens", b"num_cached_tokens", "num_tokens", b"num_tokens", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_table", b"block_table", "copy_id", b"copy_id", "lease", b"lease", "loads", b"loads", "num_cached_tokens", b"num_cached_tokens", "num_loaded_tokens", b"num_loaded_tokens", "num_tokens", b"num_tokens", "offloads", b"offloads", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -401,13 +459,21 @@ class AppendResponse(_message.Message):
     NEW_BLOCK_IDS_FIELD_NUMBER: _builtins.int
     COPIES_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    OFFLOADS_FIELD_NUMBER: _builtins.int
+    COPY_ID_FIELD_NUMBER: _builtins.int
     new_block_ids: _builtins.bytes
     """Blocks added at the end of the block table, int32 little-endian."""
     num_tokens: _builtins.int
     """Tokens of the sequence now."""
+    copy_id: _builtins.int
+    """Names the offloads when they are acknowledged; 0: there are none."""
     @_builtins.property
     def copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlockCopy]:
         """Copies the worker makes before it writes; the last block of the table was replaced."""
+
+    @_builtins.property
+    def offloads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made before `copies`, from the GPU to the host."""
 
     def __init__(
         self,
@@ -415,10 +481,12 @@ class AppendResponse(_message.Message):
         new_block_ids: _builtins.bytes = ...,
         copies: _abc.Iterable[Global___BlockCopy] | None = ...,
         num_tokens: _builtins.int = ...,
+        offloads: _abc.Iterable[Global___HostCopy] | None = ...,
+        copy_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "new_block_ids", b"new_block_ids", "num_tokens", b"num_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "copy_id", b"copy_id", "new_block_ids", b"new_block_ids", "num_tokens", b"num_tokens", "offloads", b"offloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -574,6 +642,49 @@ class ReleaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
+
+@_typing.final
+class AcknowledgeCopiesRequest(_message.Message):
+    """Request of AcknowledgeCopies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COPY_ID_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    copy_id: _builtins.int
+    """The copies, as the response to Acquire or Append named them."""
+    lost: _builtins.bool
+    """They were not made and never will be."""
+    def __init__(
+        self,
+        *,
+        copy_id: _builtins.int = ...,
+        lost: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_id", b"copy_id", "lost", b"lost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeCopiesRequest: _TypeAlias = AcknowledgeCopiesRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeCopiesResponse(_message.Message):
+    """Response of AcknowledgeCopies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeCopiesResponse: _TypeAlias = AcknowledgeCopiesResponse  # noqa: Y015
 
 @_typing.final
 class ExplainRequest(_message.Message):
@@ -954,6 +1065,7 @@ class GetInfoResponse(_message.Message):
     WORKER_EPOCH_FIELD_NUMBER: _builtins.int
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    HOST_BLOCKS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name the node was started with."""
     version: _builtins.str
@@ -974,6 +1086,8 @@ class GetInfoResponse(_message.Message):
     """Largest message accepted, in bytes."""
     draining: _builtins.bool
     """True once the node refuses new sequences and waits for the live ones."""
+    host_blocks: _builtins.int
+    """Slots on the host, of one block each."""
     def __init__(
         self,
         *,
@@ -987,10 +1101,11 @@ class GetInfoResponse(_message.Message):
         worker_epoch: _builtins.int = ...,
         max_message_bytes: _builtins.int = ...,
         draining: _builtins.bool = ...,
+        host_blocks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "draining", b"draining", "incarnation", b"incarnation", "kv_dtype", b"kv_dtype", "max_message_bytes", b"max_message_bytes", "model", b"model", "name", b"name", "num_blocks", b"num_blocks", "version", b"version", "worker_epoch", b"worker_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "draining", b"draining", "host_blocks", b"host_blocks", "incarnation", b"incarnation", "kv_dtype", b"kv_dtype", "max_message_bytes", b"max_message_bytes", "model", b"model", "name", b"name", "num_blocks", b"num_blocks", "version", b"version", "worker_epoch", b"worker_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1029,6 +1144,13 @@ class GetStatsResponse(_message.Message):
     HIT_TOKENS_FIELD_NUMBER: _builtins.int
     EVICTED_BLOCKS_FIELD_NUMBER: _builtins.int
     RECOMPUTED_TOKENS_FIELD_NUMBER: _builtins.int
+    HOST_BLOCKS_FIELD_NUMBER: _builtins.int
+    HOST_FREE_FIELD_NUMBER: _builtins.int
+    HOST_CACHED_FIELD_NUMBER: _builtins.int
+    LOADED_TOKENS_FIELD_NUMBER: _builtins.int
+    OFFLOADED_BLOCKS_FIELD_NUMBER: _builtins.int
+    REJECTED_OFFLOADS_FIELD_NUMBER: _builtins.int
+    PENDING_COPIES_FIELD_NUMBER: _builtins.int
     num_blocks: _builtins.int
     """Physical blocks in the pool: free + cached + private."""
     free: _builtins.int
@@ -1049,6 +1171,20 @@ class GetStatsResponse(_message.Message):
     """Blocks evicted so far."""
     recomputed_tokens: _builtins.int
     """Tokens computed again after a preemption, of prompts that were opened as resumed."""
+    host_blocks: _builtins.int
+    """Slots on the host: free, cached, or the target of a copy that is pending."""
+    host_free: _builtins.int
+    """Slots that hold nothing."""
+    host_cached: _builtins.int
+    """Slots whose block can be found."""
+    loaded_tokens: _builtins.int
+    """Of the hit tokens, those that were loaded from the host."""
+    offloaded_blocks: _builtins.int
+    """Blocks moved to the host so far."""
+    rejected_offloads: _builtins.int
+    """Evicted blocks for which the host had no slot."""
+    pending_copies: _builtins.int
+    """Responses with copies that are not acknowledged yet."""
     def __init__(
         self,
         *,
@@ -1062,10 +1198,17 @@ class GetStatsResponse(_message.Message):
         hit_tokens: _builtins.int = ...,
         evicted_blocks: _builtins.int = ...,
         recomputed_tokens: _builtins.int = ...,
+        host_blocks: _builtins.int = ...,
+        host_free: _builtins.int = ...,
+        host_cached: _builtins.int = ...,
+        loaded_tokens: _builtins.int = ...,
+        offloaded_blocks: _builtins.int = ...,
+        rejected_offloads: _builtins.int = ...,
+        pending_copies: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "evictable", b"evictable", "evicted_blocks", b"evicted_blocks", "free", b"free", "hit_tokens", b"hit_tokens", "live_sequences", b"live_sequences", "num_blocks", b"num_blocks", "private", b"private", "query_tokens", b"query_tokens", "recomputed_tokens", b"recomputed_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "evictable", b"evictable", "evicted_blocks", b"evicted_blocks", "free", b"free", "hit_tokens", b"hit_tokens", "host_blocks", b"host_blocks", "host_cached", b"host_cached", "host_free", b"host_free", "live_sequences", b"live_sequences", "loaded_tokens", b"loaded_tokens", "num_blocks", b"num_blocks", "offloaded_blocks", b"offloaded_blocks", "pending_copies", b"pending_copies", "private", b"private", "query_tokens", b"query_tokens", "recomputed_tokens", b"recomputed_tokens", "rejected_offloads", b"rejected_offloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1194,6 +1337,7 @@ class Operation(_message.Message):
     COMMIT_FIELD_NUMBER: _builtins.int
     FORK_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The sequence, numbered by the client."""
     @_builtins.property
@@ -1216,6 +1360,10 @@ class Operation(_message.Message):
     def release(self) -> Global___ReleaseOperation:
         """Ends it."""
 
+    @_builtins.property
+    def acknowledge(self) -> Global___AcknowledgeOperation:
+        """Says that copies were made, or lost; it is about no sequence."""
+
     def __init__(
         self,
         *,
@@ -1225,12 +1373,13 @@ class Operation(_message.Message):
         commit: Global___CommitOperation | None = ...,
         fork: Global___ForkOperation | None = ...,
         release: Global___ReleaseOperation | None = ...,
+        acknowledge: Global___AcknowledgeOperation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "append", b"append", "commit", b"commit", "fork", b"fork", "kind", b"kind", "release", b"release"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "acquire", b"acquire", "append", b"append", "commit", b"commit", "fork", b"fork", "kind", b"kind", "release", b"release"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "append", b"append", "commit", b"commit", "fork", b"fork", "kind", b"kind", "release", b"release", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "acquire", b"acquire", "append", b"append", "commit", b"commit", "fork", b"fork", "kind", b"kind", "release", b"release", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["acquire", "append", "commit", "fork", "release"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["acquire", "append", "commit", "fork", "release", "acknowledge"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -1244,10 +1393,13 @@ class AcquireOperation(_message.Message):
 
     PROMPT_FIELD_NUMBER: _builtins.int
     RESUMED_FIELD_NUMBER: _builtins.int
+    WITHOUT_HOST_FIELD_NUMBER: _builtins.int
     resumed: _builtins.bool
     """The prompt was opened before and preempted: it counts as no new query, and what has to be
     computed again counts as recomputed.
     """
+    without_host: _builtins.bool
+    """What is cached on the host only is not loaded, but computed again."""
     @_builtins.property
     def prompt(self) -> Global___Prompt:
         """The prompt."""
@@ -1257,10 +1409,11 @@ class AcquireOperation(_message.Message):
         *,
         prompt: Global___Prompt | None = ...,
         resumed: _builtins.bool = ...,
+        without_host: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "resumed", b"resumed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt", b"prompt", "resumed", b"resumed", "without_host", b"without_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1350,6 +1503,32 @@ class ReleaseOperation(_message.Message):
 Global___ReleaseOperation: _TypeAlias = ReleaseOperation  # noqa: Y015
 
 @_typing.final
+class AcknowledgeOperation(_message.Message):
+    """Says that copies between GPU and host were made, or lost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COPY_ID_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    copy_id: _builtins.int
+    """The copies, as an earlier result of the same session named them."""
+    lost: _builtins.bool
+    """They were not made and never will be."""
+    def __init__(
+        self,
+        *,
+        copy_id: _builtins.int = ...,
+        lost: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_id", b"copy_id", "lost", b"lost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeOperation: _TypeAlias = AcknowledgeOperation  # noqa: Y015
+
+@_typing.final
 class SessionResponse(_message.Message):
     """Answer to one step."""
 
@@ -1392,22 +1571,26 @@ class SessionOpened(_message.Message):
     BLOCK_SIZE_FIELD_NUMBER: _builtins.int
     NUM_BLOCKS_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    HOST_BLOCKS_FIELD_NUMBER: _builtins.int
     block_size: _builtins.int
     """Tokens per block."""
     num_blocks: _builtins.int
     """Physical blocks in the pool."""
     incarnation: _builtins.int
     """Which life of this node's claims."""
+    host_blocks: _builtins.int
+    """Slots on the host, of one block each."""
     def __init__(
         self,
         *,
         block_size: _builtins.int = ...,
         num_blocks: _builtins.int = ...,
         incarnation: _builtins.int = ...,
+        host_blocks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "incarnation", b"incarnation", "num_blocks", b"num_blocks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "host_blocks", b"host_blocks", "incarnation", b"incarnation", "num_blocks", b"num_blocks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1425,6 +1608,7 @@ class OperationResult(_message.Message):
     FORK_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def acquire(self) -> Global___AcquireResult:
         """Sequence opened."""
@@ -1449,6 +1633,10 @@ class OperationResult(_message.Message):
     def error(self) -> Global___OperationError:
         """The operation changed nothing."""
 
+    @_builtins.property
+    def acknowledge(self) -> Global___AcknowledgeResult:
+        """Copies acknowledged."""
+
     def __init__(
         self,
         *,
@@ -1458,12 +1646,13 @@ class OperationResult(_message.Message):
         fork: Global___ForkResult | None = ...,
         release: Global___ReleaseResult | None = ...,
         error: Global___OperationError | None = ...,
+        acknowledge: Global___AcknowledgeResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "append", b"append", "commit", b"commit", "error", b"error", "fork", b"fork", "release", b"release", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "acquire", b"acquire", "append", b"append", "commit", b"commit", "error", b"error", "fork", b"fork", "release", b"release", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire", b"acquire", "append", b"append", "commit", b"commit", "error", b"error", "fork", b"fork", "release", b"release", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "acquire", b"acquire", "append", b"append", "commit", b"commit", "error", b"error", "fork", b"fork", "release", b"release", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["acquire", "append", "commit", "fork", "release", "error"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["acquire", "append", "commit", "fork", "release", "error", "acknowledge"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -1478,22 +1667,42 @@ class AcquireResult(_message.Message):
     NUM_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     BLOCK_TABLE_FIELD_NUMBER: _builtins.int
+    OFFLOADS_FIELD_NUMBER: _builtins.int
+    LOADS_FIELD_NUMBER: _builtins.int
+    COPY_ID_FIELD_NUMBER: _builtins.int
+    NUM_LOADED_TOKENS_FIELD_NUMBER: _builtins.int
     num_cached_tokens: _builtins.int
-    """Tokens of the prompt whose KV is there already."""
+    """Tokens of the prompt that need no prefill: their KV is there already, or comes by `loads`."""
     num_tokens: _builtins.int
     """Tokens of the prompt."""
     block_table: _builtins.bytes
     """Physical blocks of the sequence, int32 little-endian."""
+    copy_id: _builtins.int
+    """Names these copies when they are acknowledged; 0: there are none."""
+    num_loaded_tokens: _builtins.int
+    """Of the cached tokens, those whose KV comes by `loads`."""
+    @_builtins.property
+    def offloads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made first, from the GPU to the host, after whoever wrote the block."""
+
+    @_builtins.property
+    def loads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made then, from the host to the GPU, before anybody reads the block."""
+
     def __init__(
         self,
         *,
         num_cached_tokens: _builtins.int = ...,
         num_tokens: _builtins.int = ...,
         block_table: _builtins.bytes = ...,
+        offloads: _abc.Iterable[Global___HostCopy] | None = ...,
+        loads: _abc.Iterable[Global___HostCopy] | None = ...,
+        copy_id: _builtins.int = ...,
+        num_loaded_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_table", b"block_table", "num_cached_tokens", b"num_cached_tokens", "num_tokens", b"num_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_table", b"block_table", "copy_id", b"copy_id", "loads", b"loads", "num_cached_tokens", b"num_cached_tokens", "num_loaded_tokens", b"num_loaded_tokens", "num_tokens", b"num_tokens", "offloads", b"offloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1508,13 +1717,21 @@ class AppendResult(_message.Message):
     NEW_BLOCK_IDS_FIELD_NUMBER: _builtins.int
     COPIES_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    OFFLOADS_FIELD_NUMBER: _builtins.int
+    COPY_ID_FIELD_NUMBER: _builtins.int
     new_block_ids: _builtins.bytes
     """Blocks added at the end of the block table, int32 little-endian."""
     num_tokens: _builtins.int
     """Tokens of the sequence now."""
+    copy_id: _builtins.int
+    """Names the offloads when they are acknowledged; 0: there are none."""
     @_builtins.property
     def copies(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlockCopy]:
         """Copies the worker makes before it writes; the last block of the table was replaced."""
+
+    @_builtins.property
+    def offloads(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostCopy]:
+        """Copies to be made before `copies`, from the GPU to the host."""
 
     def __init__(
         self,
@@ -1522,10 +1739,12 @@ class AppendResult(_message.Message):
         new_block_ids: _builtins.bytes = ...,
         copies: _abc.Iterable[Global___BlockCopy] | None = ...,
         num_tokens: _builtins.int = ...,
+        offloads: _abc.Iterable[Global___HostCopy] | None = ...,
+        copy_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "new_block_ids", b"new_block_ids", "num_tokens", b"num_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies", b"copies", "copy_id", b"copy_id", "new_block_ids", b"new_block_ids", "num_tokens", b"num_tokens", "offloads", b"offloads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1594,6 +1813,23 @@ class ReleaseResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReleaseResult: _TypeAlias = ReleaseResult  # noqa: Y015
+
+@_typing.final
+class AcknowledgeResult(_message.Message):
+    """Acknowledged copies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeResult: _TypeAlias = AcknowledgeResult  # noqa: Y015
 
 @_typing.final
 class OperationError(_message.Message):

@@ -68,6 +68,11 @@ class NodeServiceStub(object):
                 request_serializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeCopies = channel.unary_unary(
+                '/prefix_cache.v1.NodeService/AcknowledgeCopies',
+                request_serializer=prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesRequest.SerializeToString,
+                response_deserializer=prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesResponse.FromString,
+                _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/prefix_cache.v1.NodeService/Explain',
                 request_serializer=prefix__cache_dot_v1_dot_node__pb2.ExplainRequest.SerializeToString,
@@ -146,6 +151,15 @@ class NodeServiceServicer(object):
 
     def Release(self, request, context):
         """Ends a sequence.  Its committed blocks stay cached and become evictable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeCopies(self, request, context):
+        """Says that the copies between GPU and host of an earlier response were made, or never will be.
+        NOT_FOUND for copies that are not pending, or not any more: those that nobody acknowledges in
+        time count as lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -230,6 +244,11 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.FromString,
                     response_serializer=prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'AcknowledgeCopies': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeCopies,
+                    request_deserializer=prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesRequest.FromString,
+                    response_serializer=prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesResponse.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -428,6 +447,33 @@ class NodeService(object):
             '/prefix_cache.v1.NodeService/Release',
             prefix__cache_dot_v1_dot_node__pb2.ReleaseRequest.SerializeToString,
             prefix__cache_dot_v1_dot_node__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeCopies(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/prefix_cache.v1.NodeService/AcknowledgeCopies',
+            prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesRequest.SerializeToString,
+            prefix__cache_dot_v1_dot_node__pb2.AcknowledgeCopiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

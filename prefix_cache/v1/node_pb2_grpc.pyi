@@ -58,6 +58,11 @@ class NodeServiceStub:
     """Opens a second sequence that shares every block of the first."""
     Release: _grpc.UnaryUnaryMultiCallable[_node_pb2.ReleaseRequest, _node_pb2.ReleaseResponse]
     """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+    AcknowledgeCopies: _grpc.UnaryUnaryMultiCallable[_node_pb2.AcknowledgeCopiesRequest, _node_pb2.AcknowledgeCopiesResponse]
+    """Says that the copies between GPU and host of an earlier response were made, or never will be.
+    NOT_FOUND for copies that are not pending, or not any more: those that nobody acknowledges in
+    time count as lost.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_node_pb2.ExplainRequest, _node_pb2.ExplainResponse]
     """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
     cached under another salt unless the node was started to let this client ask.
@@ -103,6 +108,11 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """Opens a second sequence that shares every block of the first."""
     Release: _aio.UnaryUnaryMultiCallable[_node_pb2.ReleaseRequest, _node_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+    AcknowledgeCopies: _aio.UnaryUnaryMultiCallable[_node_pb2.AcknowledgeCopiesRequest, _node_pb2.AcknowledgeCopiesResponse]  # type: ignore[assignment]
+    """Says that the copies between GPU and host of an earlier response were made, or never will be.
+    NOT_FOUND for copies that are not pending, or not any more: those that nobody acknowledges in
+    time count as lost.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_node_pb2.ExplainRequest, _node_pb2.ExplainResponse]  # type: ignore[assignment]
     """Why each range of a prompt hits or misses.  Changes nothing, and says nothing of what is
     cached under another salt unless the node was started to let this client ask.
@@ -181,6 +191,17 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_pb2.ReleaseResponse, _abc.Awaitable[_node_pb2.ReleaseResponse]]:
         """Ends a sequence.  Its committed blocks stay cached and become evictable."""
+
+    @_abc_1.abstractmethod
+    def AcknowledgeCopies(
+        self,
+        request: _node_pb2.AcknowledgeCopiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_node_pb2.AcknowledgeCopiesResponse, _abc.Awaitable[_node_pb2.AcknowledgeCopiesResponse]]:
+        """Says that the copies between GPU and host of an earlier response were made, or never will be.
+        NOT_FOUND for copies that are not pending, or not any more: those that nobody acknowledges in
+        time count as lost.
+        """
 
     @_abc_1.abstractmethod
     def Explain(

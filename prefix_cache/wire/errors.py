@@ -38,6 +38,8 @@ _CODES = {
     errors.UnknownSequence: grpc.StatusCode.NOT_FOUND,
     errors.UnknownRoute: grpc.StatusCode.NOT_FOUND,
     errors.UnknownPrefix: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.UnknownCopy: grpc.StatusCode.NOT_FOUND,
+    errors.CopyPending: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SequenceExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.SequencesLive: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ClientLimit: grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from prefix_cache.errors import InvalidExtraKeys, InvalidIdentity
 from prefix_cache.index.extra_keys import ExtraKey
 from prefix_cache.index.identity import Identity
-from prefix_cache.index.results import Appended, BlockIds, Prefix
+from prefix_cache.index.results import Appended, BlockIds, Copies, Prefix
 from prefix_cache.index.sequence import Sequence as LiveSequence
 from prefix_cache.v1 import node_pb2
 
@@ -90,6 +90,11 @@ def acquired_to_wire(
     message.num_cached_tokens = sequence.num_cached_tokens
     message.num_tokens = sequence.num_tokens
     message.block_table = block_ids_to_wire(sequence.block_table)
+    message.num_loaded_tokens = sequence.num_loaded_tokens
+    copies = sequence.copies
+    message.copy_id = copies.copy_id
+    message.offloads.extend(_host_copies(copies.offloads))
+    message.loads.extend(_host_copies((block, slot) for slot, block in copies.loads))
 
 
 def appended_to_wire(
@@ -100,6 +105,28 @@ def appended_to_wire(
     for src, dst in appended.copies:
         message.copies.add(src=src, dst=dst)
     message.num_tokens = num_tokens
+    message.copy_id = appended.copy_id
+    message.offloads.extend(_host_copies(appended.offloads))
+
+
+def _host_copies(pairs: Iterable[tuple[int, int]]) -> list[node_pb2.HostCopy]:
+    return [node_pb2.HostCopy(block=block, slot=slot) for block, slot in pairs]
+
+
+def copies_from_wire(message: node_pb2.AcquireResponse | node_pb2.AcquireResult) -> Copies:
+    """Return the copies between GPU and host that opening a sequence asks for."""
+    loads = tuple((copy.slot, copy.block) for copy in message.loads)
+    return Copies(message.copy_id, offloads_from_wire(message), loads)
+
+
+def offloads_from_wire(
+    message: node_pb2.AcquireResponse
+    | node_pb2.AcquireResult
+    | node_pb2.AppendResponse
+    | node_pb2.AppendResult,
+) -> tuple[tuple[int, int], ...]:
+    """Return ``(block, slot)`` of each block that is to be copied to the host."""
+    return tuple((copy.block, copy.slot) for copy in message.offloads)
 
 
 def committed_to_wire(

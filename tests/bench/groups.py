@@ -8,12 +8,14 @@ from contextlib import aclosing
 from prefix_cache.cli.bench_harness import Case, Row, measure
 from tests.bench.conversation import conversation_cases
 from tests.bench.decode import decode_cases, hash_cases
+from tests.bench.host_tier import host_tier_cases
 from tests.bench.loop_blocking import loop_cases
 from tests.bench.memory import memory_cases
 from tests.bench.node import node_cases
 from tests.bench.node_conversation import node_conversation_cases
 from tests.bench.pick import pick_cases
 from tests.bench.proxy import proxy_cases
+from tests.bench.replay import replay_cases
 from tests.bench.router_memory import router_memory_cases
 from tests.bench.scale import Scale
 from tests.bench.turns import aligned_cases, form_cases, turn_cases
@@ -23,6 +25,7 @@ GROUPS: dict[str, Callable[[Scale], AsyncGenerator[Case]]] = {
     "turns": turn_cases,
     "aligned": aligned_cases,
     "forms": form_cases,
+    "host-tier": host_tier_cases,
     "decode": decode_cases,
     "conversation": conversation_cases,
     "node": node_cases,
@@ -31,6 +34,7 @@ GROUPS: dict[str, Callable[[Scale], AsyncGenerator[Case]]] = {
     "memory": memory_cases,
     "pick": pick_cases,
     "router-memory": router_memory_cases,
+    "replay": replay_cases,
     "proxy": proxy_cases,
 }
 

@@ -49,6 +49,16 @@ def test_numbers_are_whole_on_a_narrow_terminal(
     assert ["999,984", "999,999", "16"] in [row[:3] for row in rows]
 
 
+def test_what_is_cached_on_the_host_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    cached = Reason(ReasonKind.CACHED, 0, 16)
+    on_host = Reason(ReasonKind.ON_HOST, 16, 48)
+    last = Reason(ReasonKind.PARTIAL_BLOCK, 48, 50)
+    print_report(Explanation(48, (cached, on_host, last)), Prompt(b"1234" * 50))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["16", "47", "32"] in [row[:3] for row in rows]
+    assert ["cached", "on", "the", "host"] in [row[-4:] for row in rows]
+
+
 def chat(folder: Path, clock: str, tools: str = "") -> Path:
     """A chat whose system prompt has a clock in it."""
     path = folder / "chat.jsonl"

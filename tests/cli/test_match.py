@@ -37,6 +37,27 @@ def test_the_cached_share_of_a_text_is_shown(address: str) -> None:
     assert len(third.split()) == 3
 
 
+def test_what_is_on_the_host_is_said() -> None:
+    with (
+        running(
+            *("node", "--listen", "127.0.0.1:0", "--num-blocks", "3", "--host-blocks", "8")
+        ) as node,
+        NodeClient(first_line(node).removeprefix("listening on ")) as client,
+    ):
+        sequence = client.acquire(Identity(model="m"), list(PROMPT.encode()))
+        client.commit(sequence.id, 40)
+        client.release(sequence.id)
+        client.acknowledge(client.acquire(Identity(model="m"), [1] * 32).copies.copy_id)
+        who = ["match", "--node", client.address, "--model", "m", PROMPT]
+        told, answer = run(*who), run(*who, "--json")
+    assert told.stdout.splitlines()[:2] == [
+        "32 of 40 tokens cached (80.0%)",
+        "on the host: 16 of them",
+    ]
+    found = json.loads(answer.stdout)
+    assert (found["cached_tokens"], found["host_tokens"], len(found["block_ids"])) == (32, 16, 1)
+
+
 def test_the_prompt_may_come_from_an_argument_a_file_stdin_or_as_ids(
     address: str, tmp_path: Path
 ) -> None:

@@ -11,12 +11,15 @@ import pytest
 from prefix_cache import Identity
 from prefix_cache.cli.node import node as command
 from prefix_cache.client import NodeClient
-from prefix_cache.errors import ClientLimit
+from prefix_cache.errors import ClientLimit, UnknownCopy
 from prefix_cache.node import NodeConfig
 from prefix_cache.node.config_file import read_settings
 from tests.cli.commands import first_line, run, running
+from tests.node.nodes import wait_until
 
 WHO = Identity("m")
+_NO_TIME = "--copy-timeout is 0.0, expected 0.001 to 2592000.0"
+_NO_OPERATIONS = "--max-operations-per-step is 0, expected 1 to 2147483647"
 
 
 def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
@@ -46,6 +49,25 @@ def test_leases_and_limits_are_what_the_options_say() -> None:
             client.acquire(WHO, [1])
 
 
+def test_the_host_tier_is_what_the_options_say() -> None:
+    with (
+        running(
+            *("node", "--listen", "127.0.0.1:0", "--num-blocks", "1"),
+            *("--host-blocks", "7", "--copy-timeout", "0.05"),
+        ) as node,
+        NodeClient(first_line(node).removeprefix("listening on ")) as client,
+    ):
+        assert client.info().host_blocks == 7
+        sequence = client.acquire(WHO, [1] * 16)
+        client.commit(sequence.id, 16)
+        client.release(sequence.id)
+        copies = client.acquire(WHO, [2]).copies
+        assert copies.offloads == ((0, 0),)
+        wait_until(lambda: not client.stats().pending_copies)
+        with pytest.raises(UnknownCopy):
+            client.acknowledge(copies.copy_id)
+
+
 def test_a_file_that_makes_no_sense_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text("num_blocks = 'many'")
@@ -59,9 +81,12 @@ def test_a_file_that_makes_no_sense_is_one_line_and_exit_code_2(tmp_path: Path) 
     [
         ("listen = []", [], "{path}: listen is empty, expected an address or more"),
         ("num_blocks = 0", [], "{path}: num_blocks is 0, expected 1 to 2147483647"),
-        ("lease = 700", [], "{path}: lease_s is 700.0, expected 0.001 to 600.0"),
-        ("lease = 700", ["--lease", "800"], "lease_s is 800.0, expected 0.001 to 600.0"),
-        ("num_blocks = 9", ["--lease", "nan"], "lease_s is nan, expected 0.001 to 600.0"),
+        ("lease = 700", [], "{path}: lease is 700.0, expected 0.001 to 600.0"),
+        ("lease = 700", ["--lease", "800"], "--lease is 800.0, expected 0.001 to 600.0"),
+        ("num_blocks = 9", ["--lease", "nan"], "--lease is nan, expected 0.001 to 600.0"),
+        ("host_blocks = -1", [], "{path}: host_blocks is -1, expected 0 to 2147483647"),
+        ("block_size = 4", ["--copy-timeout", "0"], _NO_TIME),
+        ("block_size = 4", ["--max-operations-per-step", "0"], _NO_OPERATIONS),
     ],
 )
 def test_a_value_out_of_range_is_said_with_the_file_it_came_from(

@@ -36,9 +36,23 @@ def test_one_look_is_a_plain_table(address: str) -> None:
     header, row = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert header.split() == [
-        *("node", "blocks", "cached", "private", "live", "hits", "now", "tokens/s", "evicted/s"),
+        *("node", "blocks", "cached", "private", "on", "host", "live", "hits", "now", "tokens/s"),
+        "evicted/s",
     ]
-    assert row.split() == [address, "####==------....", "32", "16", "2", "0.0%", "-", "-", "-"]
+    assert row.split() == [address, "####==------....", "32", "16", "-", "2", "0.0%", *"---"]
+
+
+def test_a_node_with_a_host_tier_says_how_many_blocks_are_there() -> None:
+    with (
+        node_process(num_blocks=2, host_blocks=4) as node,
+        NodeClient(node.address) as client,
+    ):
+        for token in (1, 2):
+            sequence = client.acquire(WHO, [token] * 32)
+            client.commit(sequence.id, 32)
+            client.release(sequence.id)
+        done = run("top", "--once", "--node", node.address)
+    assert done.stdout.splitlines()[1].split()[2:6] == ["2", "0", "2", "0"]
 
 
 def test_a_node_that_does_not_answer_is_named_and_the_others_are_shown(address: str) -> None:
@@ -65,7 +79,7 @@ def test_it_looks_again_until_ctrl_c(address: str) -> None:
 
 
 def stats(query_tokens: int, hit_tokens: int, evicted_blocks: int) -> Stats:
-    return Stats(64, 64, 0, 0, 0, 0, query_tokens, hit_tokens, evicted_blocks, 0)
+    return Stats(64, 64, 0, 0, 0, 0, query_tokens, hit_tokens, evicted_blocks, *[0] * 8)
 
 
 def test_rates_are_those_since_the_last_look() -> None:

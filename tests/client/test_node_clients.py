@@ -47,6 +47,13 @@ async def test_a_sequence_lives_from_acquire_to_release(client: Any) -> None:
         hit_tokens=0,
         evicted_blocks=0,
         recomputed_tokens=0,
+        host_blocks=0,
+        host_free=0,
+        host_cached=0,
+        loaded_tokens=0,
+        offloaded_blocks=0,
+        rejected_offloads=0,
+        pending_copies=0,
     )
     assert await client.reset() == 2
     assert (await client.stats()).free == 64

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from prefix_cache.client import NodeState
-from prefix_cache.replay.block_lru import BlockLru
-from prefix_cache.replay.policy_comparison import CONTESTANTS
-from prefix_cache.replay.simulation import SimulatedNode
+from prefix_cache.replay.policies.block_lru import BlockLru
+from prefix_cache.replay.policies.policy_comparison import CONTESTANTS
+from prefix_cache.replay.policies.simulation import SimulatedNode
 from router.conversations import Pin
 from router.nodes import Node
 from router.picker import pick
@@ -117,7 +117,10 @@ def test_asking_changes_nothing(make: MakePolicy) -> None:
         policy.costs(turn, asked, NOW)
 
     assert state(nodes) == before
-    assert asked == candidates(nodes, "b")
+    unasked = candidates(nodes, "b")
+    assert [(each.node, each.cached_tokens, each.is_home) for each in asked] == [
+        (each.node, each.cached_tokens, each.is_home) for each in unasked
+    ]
 
 
 def test_equal_questions_have_equal_answers(name: str, make: MakePolicy) -> None:

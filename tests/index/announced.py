@@ -33,6 +33,7 @@ class Announced:
 
     def _learn(self, event: Any, expected: Stored) -> None:
         assert isinstance(event, BlocksStored)
+        assert len(event.block_hashes) == len(expected.keys)
         for key, block_hash, encoded in zip(
             expected.keys, event.block_hashes, event.extra_keys, strict=True
         ):

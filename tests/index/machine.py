@@ -27,8 +27,8 @@ from prefix_cache.errors import PrefixCacheError
 from prefix_cache.index.block_hash import HashFunction
 
 from .announced import Announced
-from .model import NaiveModel
-from .records import Event, ExtraKey
+from .records import Copies, Event, ExtraKey
+from .tiered_model import TieredModel
 from .worker import Worker
 
 PLAIN = Identity(model="m")
@@ -64,13 +64,16 @@ class Pair:
 class CacheMachine(RuleBasedStateMachine):
     """Rules are what callers do; subclasses choose the hash, and may break the model."""
 
-    model_class: ClassVar[type[NaiveModel]] = NaiveModel
+    model_class: ClassVar[type[TieredModel]] = TieredModel
 
     sequences: Bundle[Pair] = Bundle("sequences")
     ended: Bundle[Pair] = Bundle("ended")
 
     @initialize(num_blocks=st.integers(6, 24), block_size=st.sampled_from([2, 4, 1, 16]))
     def start(self, num_blocks: int, block_size: int) -> None:
+        self.begin(num_blocks, block_size, host_blocks=0)
+
+    def begin(self, num_blocks: int, block_size: int, host_blocks: int) -> None:
         self.block_size = block_size
         self.events: list[Any] = []
         self.model_events: list[Event] = []
@@ -78,14 +81,18 @@ class CacheMachine(RuleBasedStateMachine):
         self.prompts: list[tuple[Identity, list[int], tuple[ExtraKey, ...]]] = []
         self.hashes_may_collide = self.hash_function() is not None
         self.announced = Announced(block_size)
-        self.cache = self.new_cache(num_blocks)
-        self.model = self.model_class(num_blocks, block_size, self.model_events.append)
-        self.worker = Worker(num_blocks, block_size)
+        self.cache = self.new_cache(num_blocks, host_blocks)
+        self.model = self.model_class(
+            num_blocks, block_size, self.model_events.append, host_blocks=host_blocks
+        )
+        self.worker = Worker(num_blocks, block_size, host_blocks)
+        self.loaded: set[int] = set()  # numbers of the copies that were acknowledged
 
-    def new_cache(self, num_blocks: int) -> Any:
+    def new_cache(self, num_blocks: int, host_blocks: int) -> Any:
         return BlockCache(
             num_blocks=num_blocks,
             block_size=self.block_size,
+            host_blocks=host_blocks,
             on_event=self.events.append,
             hash_function=self.hash_function(),
         )
@@ -95,14 +102,17 @@ class CacheMachine(RuleBasedStateMachine):
 
     # --- what callers do --------------------------------------------------------------------
 
-    @rule(target=sequences, who=owners, word=words, extra_keys=extra_key_lists)
-    def acquire(self, who: Identity, word: str, extra_keys: tuple[ExtraKey, ...]) -> Any:
-        return opened(self.acquire_tokens(who, self.spell(word), extra_keys))
+    @rule(target=sequences, who=owners, word=words, extra_keys=extra_key_lists, load=st.booleans())
+    def acquire(
+        self, who: Identity, word: str, extra_keys: tuple[ExtraKey, ...], load: bool
+    ) -> Any:
+        return opened(self.acquire_tokens(who, self.spell(word), extra_keys, load))
 
     @rule(target=sequences, who=owners, word=words, extra_keys=extra_key_lists)
     def prefill(self, who: Identity, word: str, extra_keys: tuple[ExtraKey, ...]) -> Any:
         pair = self.acquire_tokens(who, self.spell(word), extra_keys)
         if pair is not None:
+            self.finish_loading(pair)
             self.commit_tokens(pair, len(pair.kv))
         return opened(pair)
 
@@ -111,6 +121,7 @@ class CacheMachine(RuleBasedStateMachine):
         """A whole request, so that the pool fills and evicts."""
         pair = self.acquire_tokens(PLAIN, self.spell(word), ())
         if pair is not None:
+            self.finish_loading(pair)
             self.commit_tokens(pair, len(pair.kv))
             self.release_pair(pair)
 
@@ -162,7 +173,8 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.cached) > 6)  # not too early
     @rule()
     def reset(self) -> None:
-        self.both(lambda side, _: side.reset())
+        if self.both(lambda side, _: side.reset()):
+            self.worker.pending.clear()
 
     # --- how a step is played ---------------------------------------------------------------
 
@@ -174,11 +186,36 @@ class CacheMachine(RuleBasedStateMachine):
         ]
 
     def acquire_tokens(
-        self, who: Identity, tokens: list[int], extra_keys: tuple[ExtraKey, ...]
+        self,
+        who: Identity,
+        tokens: list[int],
+        extra_keys: tuple[ExtraKey, ...],
+        load: bool = True,
     ) -> Pair | None:
         self.prompts = [*self.prompts[-3:], (who, tokens, extra_keys)]
-        both = self.both(lambda side, _: side.acquire(who, tokens, extra_keys))
-        return self.now_live(Pair(*both, kv=[], unknown=object())) if both else None
+        both = self.both(lambda side, _: side.acquire(who, tokens, extra_keys, load=load))
+        return self.now_acquired(*both) if both else None
+
+    def now_acquired(self, real: Any, model: Any) -> Pair:
+        self.told_to_copy(real.copies, model.copies)
+        return self.now_live(Pair(real, model, kv=[], unknown=object()))
+
+    def told_to_copy(self, real: Any, model: Copies) -> None:
+        """The worker reads what is offloaded before it writes anything."""
+        assert (real.copy_id, real.offloads, real.loads) == model
+        if real.copy_id:
+            self.worker.begin(real)
+
+    def finish_loading(self, pair: Pair) -> None:
+        """The worker waits for the copies of the acquire."""
+        if pair.real.copies.copy_id in self.worker.pending:
+            self.acknowledge_copy(pair.real.copies.copy_id)
+
+    def acknowledge_copy(self, copy_id: int) -> None:
+        self.worker.make(copy_id)
+        self.worker.forget(copy_id)
+        self.both(lambda side, _: side.acknowledge(copy_id))
+        self.loaded.add(copy_id)
 
     def append_tokens(self, pair: Pair, token_ids: list[int]) -> None:
         """Copy what the cache says before anything is written."""
@@ -187,6 +224,9 @@ class CacheMachine(RuleBasedStateMachine):
             real, model = both
             assert tuple(real.new_block_ids) == model.new_block_ids
             assert tuple(real.copies) == model.copies
+            self.told_to_copy(
+                Copies(real.copy_id, real.offloads, ()), Copies(model.copy_id, model.offloads, ())
+            )
             self.worker.copy(real.copies)
             self.know_kv(pair)
 
@@ -246,6 +286,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert list(real.block_table) == model.block_table
             assert real.num_tokens == model.num_tokens
             assert real.num_cached_tokens == model.num_cached_tokens
+            assert real.num_loaded_tokens == model.num_loaded_tokens
             assert real.num_committed_tokens == model.num_committed_tokens
 
     @invariant()
@@ -255,11 +296,14 @@ class CacheMachine(RuleBasedStateMachine):
             model = self.model.match(who, tokens, extra_keys)
             assert real.num_cached_tokens == model.num_cached_tokens
             assert list(real.block_ids) == model.block_ids
+            assert real.num_host_tokens == model.num_host_tokens
 
     @invariant()
     def memory_holds_what_is_claimed(self) -> None:
         for pair in self.live:
             claimed = pair.real.num_committed_tokens
+            if pair.real.copies.copy_id in self.loaded:
+                claimed = max(claimed, pair.real.num_cached_tokens)
             assert self.worker.read(pair.real.block_table, claimed) == pair.kv[:claimed]
 
     @invariant()

@@ -19,7 +19,20 @@ from prefix_cache.errors import (
     SequencesLive,
 )
 
-from .records import Appended, Block, Emptied, Event, ExtraKey, Hit, Key, Removed, Stats, Stored
+from .records import (
+    NO_COPIES,
+    Appended,
+    Block,
+    Copies,
+    Emptied,
+    Event,
+    ExtraKey,
+    Hit,
+    Key,
+    Removed,
+    Stats,
+    Stored,
+)
 
 
 @dataclass(eq=False)
@@ -31,6 +44,8 @@ class ModelSequence:
     path: list[Key]  # the cached blocks under which the committed full blocks lie
     num_cached_tokens: int
     num_committed_tokens: int
+    num_loaded_tokens: int = 0
+    copies: Copies = NO_COPIES
 
     @property
     def num_tokens(self) -> int:
@@ -241,18 +256,24 @@ class NaiveModel:
         available = len(self.free) + len(self.evictable(pinned))
         if needed > available:
             raise PoolExhausted("", needed=needed, available=available)
-        taken, removed = [], []
+        taken: list[int] = []
+        removed: list[Key] = []
         for _ in range(needed):
             if self.free:
                 taken.append(self.free.pop())
             else:
                 victim = min(self.evictable(pinned), key=self.eviction_order)
-                removed.append(victim)
-                taken.append(self.cached.pop(victim))
+                taken.append(self.cached[victim])
+                removed += self.evict(victim)
                 self.evicted_blocks += 1
         if removed:
             self.on_event(Removed(tuple(removed)))
         return taken
+
+    def evict(self, victim: Key) -> list[Key]:
+        """Take a block's memory away; what cannot be found any more for that."""
+        del self.cached[victim]
+        return [victim]
 
     def give_back(self, blocks: list[int]) -> None:
         """The next takes give them in table order."""

@@ -1,4 +1,4 @@
-"""The naive model with one rule broken each: what the state machine must be able to notice.
+"""The model with one rule broken each: what the state machine must be able to notice.
 
 The list is of faults that block managers really had.
 """
@@ -11,39 +11,44 @@ from dataclasses import replace
 from prefix_cache import Identity
 from prefix_cache.errors import PoolExhausted
 
-from .model import ModelSequence, NaiveModel
+from .model import ModelSequence
 from .records import ExtraKey, Key, Stored
+from .tiered_model import TieredModel
 
 
-class EvictsHeadFirst(NaiveModel):
+class EvictsHeadFirst(TieredModel):
     def eviction_order(self, key: Key) -> tuple[int, int]:
         return self.stamps[key], len(key.blocks)
 
 
-class HitsDoNotRefresh(NaiveModel):
+class HitsDoNotRefresh(TieredModel):
     def refresh(self, sequence: ModelSequence) -> None:
         for key in sequence.path:
             self.stamps.setdefault(key, self.releases)
 
 
-class EvictsTheMostRecent(NaiveModel):
+class EvictsTheMostRecent(TieredModel):
     def eviction_order(self, key: Key) -> tuple[int, int]:
         return -self.stamps[key], -len(key.blocks)
 
 
-class EvictsBlocksInUse(NaiveModel):
+class EvictsBlocksInUse(TieredModel):
     def evictable(self, pinned: Collection[Key] = ()) -> list[Key]:
         return [key for key in self.cached if key in self.stamps]
 
 
-class FailedAcquireKeepsItsPins(NaiveModel):
+class FailedAcquireKeepsItsPins(TieredModel):
     def acquire(
-        self, who: Identity, tokens: Sequence[int], extra_keys: Iterable[ExtraKey]
+        self,
+        who: Identity,
+        tokens: Sequence[int],
+        extra_keys: Iterable[ExtraKey],
+        load: bool = True,
     ) -> ModelSequence:
         extra_keys = tuple(extra_keys)
         path = self.find(who, tokens, extra_keys)
         try:
-            return super().acquire(who, tokens, extra_keys)
+            return super().acquire(who, tokens, extra_keys, load)
         except Exception:
             self.leaked = [*getattr(self, "leaked", []), *path]
             raise
@@ -52,33 +57,37 @@ class FailedAcquireKeepsItsPins(NaiveModel):
         return super().evictable([*pinned, *getattr(self, "leaked", [])])
 
 
-class FailedAcquireCounts(NaiveModel):
+class FailedAcquireCounts(TieredModel):
     def acquire(
-        self, who: Identity, tokens: Sequence[int], extra_keys: Iterable[ExtraKey]
+        self,
+        who: Identity,
+        tokens: Sequence[int],
+        extra_keys: Iterable[ExtraKey],
+        load: bool = True,
     ) -> ModelSequence:
         try:
-            return super().acquire(who, tokens, extra_keys)
+            return super().acquire(who, tokens, extra_keys, load)
         except PoolExhausted:
             self.query_tokens += len(tokens)
             raise
 
 
-class GivesBackHeadLast(NaiveModel):
+class GivesBackHeadLast(TieredModel):
     def give_back(self, blocks: list[int]) -> None:
         self.free.extend(blocks)
 
 
-class NoCopyOnWrite(NaiveModel):
+class NoCopyOnWrite(TieredModel):
     def must_copy_tail(self, sequence: ModelSequence) -> bool:
         return False
 
 
-class LastOwnerCopiesToo(NaiveModel):
+class LastOwnerCopiesToo(TieredModel):
     def must_copy_tail(self, sequence: ModelSequence) -> bool:
         return sequence.num_tokens % self.block_size != 0
 
 
-class ForksAdvanceAlone(NaiveModel):
+class ForksAdvanceAlone(TieredModel):
     def sharers(self, sequence: ModelSequence, index: int) -> list[ModelSequence]:
         return [sequence]
 
@@ -87,23 +96,27 @@ class ForksAdvanceAlone(NaiveModel):
         return shared and sequence.num_tokens % self.block_size != 0
 
 
-class DuplicateReplacesTheCopy(NaiveModel):
+class DuplicateReplacesTheCopy(TieredModel):
     def publish(self, key: Key, block: int) -> bool:
         self.cached[key] = block
         return True
 
 
-class DuplicateIsAnnounced(NaiveModel):
+class DuplicateIsAnnounced(TieredModel):
     def publish(self, key: Key, block: int) -> bool:
         super().publish(key, block)
         return True
 
 
-class PublishesBeforeWritten(NaiveModel):
+class PublishesBeforeWritten(TieredModel):
     def acquire(
-        self, who: Identity, tokens: Sequence[int], extra_keys: Iterable[ExtraKey]
+        self,
+        who: Identity,
+        tokens: Sequence[int],
+        extra_keys: Iterable[ExtraKey],
+        load: bool = True,
     ) -> ModelSequence:
-        sequence = super().acquire(who, tokens, extra_keys)
+        sequence = super().acquire(who, tokens, extra_keys, load)
         for i in range(len(sequence.path), self.findable_blocks(sequence, sequence.num_tokens)):
             key = self.key(sequence.who, sequence.tokens, sequence.extra_keys, i)
             if self.publish(key, sequence.block_table[i]):
@@ -112,31 +125,31 @@ class PublishesBeforeWritten(NaiveModel):
         return sequence
 
 
-class FullHitLeavesNothingToCompute(NaiveModel):
+class FullHitLeavesNothingToCompute(TieredModel):
     def most_hit_blocks(self, num_tokens: int) -> int:
         return num_tokens // self.block_size
 
 
-class IgnoresTheAdapter(NaiveModel):
+class IgnoresTheAdapter(TieredModel):
     def key(
         self, who: Identity, tokens: Sequence[int], extra_keys: tuple[ExtraKey, ...], index: int
     ) -> Key:
         return super().key(replace(who, adapter=""), tokens, extra_keys, index)
 
 
-class IgnoresExtraKeys(NaiveModel):
+class IgnoresExtraKeys(TieredModel):
     def clipped(
         self, extra_keys: tuple[ExtraKey, ...], index: int
     ) -> frozenset[tuple[int, int, bytes]]:
         return frozenset()
 
 
-class ReusesUnknownContent(NaiveModel):
+class ReusesUnknownContent(TieredModel):
     def reusable_blocks(self, extra_keys: tuple[ExtraKey, ...], limit: int) -> int:
         return limit
 
 
-ALL: tuple[type[NaiveModel], ...] = (
+ALL: tuple[type[TieredModel], ...] = (
     EvictsHeadFirst,
     HitsDoNotRefresh,
     EvictsTheMostRecent,
@@ -157,7 +170,7 @@ ALL: tuple[type[NaiveModel], ...] = (
 )
 
 # Those that hand out KV of others, or none at all: the worker's memory alone shows it.
-UNSAFE: tuple[type[NaiveModel], ...] = (
+UNSAFE: tuple[type[TieredModel], ...] = (
     EvictsBlocksInUse,
     NoCopyOnWrite,
     PublishesBeforeWritten,

@@ -46,11 +46,23 @@ Event = Stored | Removed | Emptied
 class Hit(NamedTuple):
     num_cached_tokens: int
     block_ids: list[int]
+    num_host_tokens: int = 0
+
+
+class Copies(NamedTuple):
+    copy_id: int
+    offloads: tuple[tuple[int, int], ...]
+    loads: tuple[tuple[int, int], ...]
+
+
+NO_COPIES = Copies(0, (), ())
 
 
 class Appended(NamedTuple):
     new_block_ids: tuple[int, ...]
     copies: tuple[tuple[int, int], ...]
+    offloads: tuple[tuple[int, int], ...] = ()
+    copy_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,3 +76,10 @@ class Stats:
     query_tokens: int
     hit_tokens: int
     evicted_blocks: int
+    host_blocks: int = 0
+    host_free: int = 0
+    host_cached: int = 0
+    loaded_tokens: int = 0
+    offloaded_blocks: int = 0
+    rejected_offloads: int = 0
+    pending_copies: int = 0

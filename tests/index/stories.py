@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from prefix_cache import BlockCache, Identity
+from prefix_cache import BlockCache, Identity, Sequence
 from prefix_cache.index.events import BlocksStored, Event
 
 from .records import ExtraKey
 
 WHO = Identity(model="m")
+HISTORY = [1] * 48
 
 
 def packed(token_ids: Iterable[int]) -> bytes:
@@ -29,6 +30,26 @@ def serve(
     cache.commit(sequence, sequence.num_tokens)
     cache.release(sequence)
     return table(sequence.block_table)
+
+
+def push_out(cache: BlockCache) -> None:
+    """Send all that is cached to the host, for a prompt that needs every block and is cancelled."""
+    other = cache.acquire(WHO, [9] * 16 * cache.num_blocks)
+    cache.acknowledge(other.copies.copy_id)
+    cache.release(other)
+
+
+def swapped_out(cache: BlockCache, tokens: list[int] = HISTORY) -> None:
+    """Serve a prompt and send it to the host."""
+    serve(cache, tokens)
+    push_out(cache)
+
+
+def audited(cache: BlockCache, tokens: list[int]) -> Sequence:
+    """Acquire and audit."""
+    sequence = cache.acquire(WHO, tokens)
+    cache.audit()
+    return sequence
 
 
 def hit(

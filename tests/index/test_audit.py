@@ -176,3 +176,102 @@ def test_runs_that_should_be_one_are_noticed() -> None:
     cache._tree.unused[head] = None
     with pytest.raises(AuditError, match="merged"):
         cache.audit()
+
+
+def tiered_cache() -> BlockCache:
+    """A cache with blocks on the GPU, on the host and on the way in both directions."""
+    cache = BlockCache(num_blocks=8, block_size=4, host_blocks=8)
+    for token in (100, 200):
+        done = cache.acquire(WHO, [*SHARED, token, token, token, token, 1])
+        cache.commit(done, 12)
+        cache.release(done)
+    other = cache.acquire(WHO, [7] * 24)
+    cache.acknowledge(other.copies.copy_id)
+    cache.commit(other, 24)
+    cache.release(other)
+    cancelled = cache.acquire(WHO, [*SHARED, 100, 100, 100, 100, 1])
+    assert cancelled.copies.offloads
+    assert cancelled.copies.loads
+    cache.release(cancelled)
+    cache.audit()
+    return cache
+
+
+def lose_a_free_slot(cache: BlockCache) -> None:
+    cache._host.slots._used += 1
+
+
+def free_a_cached_slot(cache: BlockCache) -> None:
+    cache._host.slots._given_back.append(next(iter(cache._tree.hosted)).blocks[0])
+
+
+def touch_a_slot_once_more(cache: BlockCache) -> None:
+    cache._host.slots.begin_reading(next(iter(cache._tree.hosted)).blocks[:1])
+
+
+def hold_a_slot_of_the_tree(cache: BlockCache) -> None:
+    cache._host.slots.held.add(next(iter(cache._tree.hosted)).blocks[0])
+
+
+def forget_what_is_arriving(cache: BlockCache) -> None:
+    cache._host.slots.arriving.clear()
+
+
+def forget_a_copy_that_is_pending(cache: BlockCache) -> None:
+    cache._pending.clear()
+
+
+def use_a_run_on_the_host(cache: BlockCache) -> None:
+    next(iter(cache._tree.hosted)).uses += 1
+
+
+def call_a_run_on_the_host_one_on_the_gpu(cache: BlockCache) -> None:
+    next(iter(cache._tree.hosted)).on_host = False
+
+
+def evict_from_the_host_in_another_order(cache: BlockCache) -> None:
+    cache._tree.hosted.move_to_end(next(iter(cache._tree.hosted)))
+
+
+@pytest.mark.parametrize(
+    "corrupt",
+    [
+        lose_a_free_slot,
+        free_a_cached_slot,
+        touch_a_slot_once_more,
+        hold_a_slot_of_the_tree,
+        forget_what_is_arriving,
+        forget_a_copy_that_is_pending,
+        use_a_run_on_the_host,
+        call_a_run_on_the_host_one_on_the_gpu,
+        evict_from_the_host_in_another_order,
+    ],
+)
+def test_a_contradiction_of_the_host_tier_is_noticed(
+    corrupt: Callable[[BlockCache], None],
+) -> None:
+    cache = tiered_cache()
+    corrupt(cache)
+    with pytest.raises(AuditError):
+        cache.audit()
+
+
+def test_a_block_on_the_gpu_after_one_on_the_host_is_noticed() -> None:
+    cache = BlockCache(num_blocks=8, block_size=4, host_blocks=8)
+    done = cache.acquire(WHO, list(range(9)))
+    cache.commit(done, 9)
+    cache.release(done)
+    run = next(iter(cache._tree.unused))
+    head = run.cut_front(1)
+    root = cache._tree.roots[WHO]
+    root.children.clear()
+    root.put_child(head)
+    head.put_child(run)
+    head.stamp = run.stamp
+    head.on_host = True
+    cache._pool._given_back.extend(head.blocks)
+    head.blocks = cache._host.slots.take(1)
+    cache._tree.hosted[head] = None
+    cache._tree.evictable -= 1
+    with pytest.raises(AuditError, match="a child is on the GPU"):
+        cache.audit()

@@ -164,3 +164,23 @@ def test_a_size_is_a_positive_integer(name: str, value: Any) -> None:
 def test_a_hash_has_eight_to_sixty_four_bytes(digest: Any) -> None:
     with pytest.raises(InvalidArgument):
         BlockCache(hash_function=lambda _parent, _block, _extra: digest)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "16", None, 2**31], ids=repr)
+def test_a_number_of_slots_is_an_integer_from_zero_on(value: Any) -> None:
+    with pytest.raises(InvalidArgument, match="host_blocks"):
+        BlockCache(host_blocks=value)
+
+
+@pytest.mark.parametrize("copy_id", [None, -1, 1.0, "1", True, 2**64], ids=repr)
+def test_a_copy_has_an_integer_for_a_number(copy_id: Any) -> None:
+    cache = BlockCache(num_blocks=3, host_blocks=3)
+    for tokens in ([1] * 48, [2] * 48):
+        sequence = cache.acquire(WHO, tokens)
+        cache.commit(sequence, 48)
+        cache.release(sequence)
+    assert sequence.copies.copy_id == 1
+    for end in (cache.acknowledge, cache.withdraw):
+        with pytest.raises(InvalidArgument, match="copy_id"):
+            end(copy_id)
+    assert cache.stats().pending_copies == 1

@@ -15,9 +15,18 @@ from prefix_cache.index import Explanation, Reason, ReasonKind
 from .records import ExtraKey
 from .stories import WHO, hit, serve
 
-CACHED, NEVER_SEEN, DIVERGED, EVICTED, OTHER_IDENTITY, EXTRA_KEY, UNCOMMITTED, PARTIAL, LAST = (
-    ReasonKind
-)
+(
+    CACHED,
+    ON_HOST,
+    NEVER_SEEN,
+    DIVERGED,
+    EVICTED,
+    OTHER_IDENTITY,
+    EXTRA_KEY,
+    UNCOMMITTED,
+    PARTIAL,
+    LAST,
+) = ReasonKind
 
 
 def small_cache(num_blocks: int = 64) -> BlockCache:
@@ -462,3 +471,49 @@ def test_an_explanation_is_a_value() -> None:
     assert cache.explain(WHO, [1] * 9) == Explanation(
         8, (Reason(CACHED, 0, 8), Reason(PARTIAL, 8, 9))
     )
+
+
+def on_two_tiers(*, acknowledged: bool) -> BlockCache:
+    """Of a history of three blocks the last two went to the host, or are on their way."""
+    cache = BlockCache(num_blocks=3, block_size=4, host_blocks=8)
+    serve(cache, [1] * 12)
+    other = cache.acquire(WHO, [2] * 8)
+    if acknowledged:
+        cache.acknowledge(other.copies.copy_id)
+    return cache
+
+
+def test_what_is_on_the_host_hits_by_a_load() -> None:
+    cache = on_two_tiers(acknowledged=True)
+    assert reasons(cache, [1] * 14) == [
+        Reason(CACHED, 0, 4),
+        Reason(ON_HOST, 4, 12),
+        Reason(PARTIAL, 12, 14),
+    ]
+    assert reasons(cache, [1] * 12) == [
+        Reason(CACHED, 0, 4),
+        Reason(ON_HOST, 4, 8),
+        Reason(LAST, 8, 12),
+    ]
+    assert reasons(cache, [1] * 8) == [Reason(CACHED, 0, 4), Reason(LAST, 4, 8)]
+
+
+def test_what_is_on_its_way_to_the_host_is_not_committed_yet() -> None:
+    cache = on_two_tiers(acknowledged=False)
+    assert reasons(cache, [1] * 14) == [
+        Reason(CACHED, 0, 4),
+        Reason(UNCOMMITTED, 4, 12),
+        Reason(PARTIAL, 12, 14),
+    ]
+
+
+def test_what_the_host_evicted_too_was_evicted() -> None:
+    cache = BlockCache(num_blocks=3, block_size=4, host_blocks=1)
+    serve(cache, [1] * 12)
+    other = cache.acquire(WHO, [2] * 8)
+    cache.acknowledge(other.copies.copy_id)
+    assert reasons(cache, [1] * 12) == [
+        Reason(CACHED, 0, 4),
+        Reason(ON_HOST, 4, 8),
+        Reason(EVICTED, 8, 12, releases_ago=0),
+    ]

@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from . import mutants
 from .machine import CacheMachine
-from .model import NaiveModel
+from .tiered_model import TieredModel
 
 UNTIL_FOUND = settings(
     max_examples=500,
@@ -26,8 +26,10 @@ UNTIL_FOUND = settings(
 class MemoryMachine(CacheMachine):
     """Both sides are the same model, so that only the worker's memory can show a fault."""
 
-    def new_cache(self, num_blocks: int) -> Any:
-        return self.model_class(num_blocks, self.block_size, lambda _: None)
+    def new_cache(self, num_blocks: int, host_blocks: int) -> Any:
+        return self.model_class(
+            num_blocks, self.block_size, lambda _: None, host_blocks=host_blocks
+        )
 
     @invariant()
     def same_events(self) -> None:
@@ -35,7 +37,7 @@ class MemoryMachine(CacheMachine):
 
 
 @pytest.mark.parametrize("mutant", mutants.ALL, ids=lambda mutant: mutant.__name__)
-def test_comparing_finds(mutant: type[NaiveModel]) -> None:
+def test_comparing_finds(mutant: type[TieredModel]) -> None:
     class Machine(CacheMachine):
         model_class = mutant
 
@@ -44,7 +46,7 @@ def test_comparing_finds(mutant: type[NaiveModel]) -> None:
 
 
 @pytest.mark.parametrize("mutant", mutants.UNSAFE, ids=lambda mutant: mutant.__name__)
-def test_the_workers_memory_alone_finds(mutant: type[NaiveModel]) -> None:
+def test_the_workers_memory_alone_finds(mutant: type[TieredModel]) -> None:
     class Machine(MemoryMachine):
         model_class = mutant
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from prefix_cache import BlockCache, PoolExhausted
+from prefix_cache import BlockCache, PoolExhausted, Sequence
 from prefix_cache.errors import ReleasedSequence
 
 from .records import ExtraKey
@@ -60,6 +60,39 @@ def test_two_thousand_requests_leave_no_block_behind(extra_keys: list[ExtraKey])
     assert bool(stats.cached) == (extra_keys == [])
     cache.reset()
     assert len(cache.acquire(WHO, [1] * 640).block_table) == 40
+
+
+def test_two_thousand_requests_leave_no_block_and_no_slot_behind() -> None:
+    """F042, F072: requests are cancelled while they load; copies end late, some never."""
+    cache = BlockCache(num_blocks=40, host_blocks=25)
+    chance = random.Random(42)
+    running: list[Sequence] = []
+    pending: list[int] = []
+    for _ in range(2000):
+        prompt = [chance.randrange(15)] * chance.randint(1, 110)
+        sequence = cache.acquire(WHO, [*prompt, 7])
+        running.append(sequence)
+        if sequence.copies.copy_id:
+            pending.append(sequence.copies.copy_id)
+        while len(pending) > 2 or (pending and chance.random() < 0.6):
+            end = cache.acknowledge if chance.random() < 0.8 else cache.withdraw
+            end(pending.pop(chance.randrange(len(pending))))
+        if not sequence.copies.loads or sequence.copies.copy_id not in pending:
+            cache.commit(sequence, chance.randint(0, len(prompt)))
+        if len(running) == 3:
+            cache.release(running.pop(chance.randrange(3)))
+    for sequence in running:
+        cache.release(sequence)
+    for copy_id in pending:
+        cache.withdraw(copy_id)
+    cache.audit()
+
+    stats = cache.stats()
+    assert stats.loaded_tokens > 10_000
+    assert stats.offloaded_blocks > 500
+    assert (stats.private, stats.live_sequences, stats.pending_copies) == (0, 0, 0)
+    assert stats.cached == stats.evictable == 40 - stats.free
+    assert stats.host_cached == 25 - stats.host_free
 
 
 def test_a_failed_acquire_lets_go_of_what_it_had_matched() -> None:

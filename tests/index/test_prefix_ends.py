@@ -13,8 +13,8 @@ from prefix_cache import BlockCache, Identity
 from prefix_cache.errors import ReleasedSequence, UnknownPrefix
 from prefix_cache.index import Prefix
 from prefix_cache.index.cache import MAX_ENDS
+from prefix_cache.index.place import Place
 from prefix_cache.index.prefix_ends import PrefixEnds
-from prefix_cache.index.prefix_tree import Place
 from prefix_cache.index.run import Run
 
 from .machine import CacheMachine, Pair, endings, opened
@@ -22,6 +22,7 @@ from .records import ExtraKey
 from .stories import WHO, hit, serve, table
 from .test_machine_finds_faults import UNTIL_FOUND
 from .test_state_machine import THOROUGH
+from .tier_machine import TierMachine
 
 
 def small_cache(num_blocks: int = 64) -> BlockCache:
@@ -250,7 +251,7 @@ class DeltaMachine(CacheMachine):
                 else side.acquire(last.who, tokens, last.extra_keys)
             )
         )
-        return opened(both and self.now_live(Pair(*both, kv=[], unknown=object())))
+        return opened(self.now_acquired(*both) if both else None)
 
     @invariant()
     def ends_are_where_they_were(self) -> None:
@@ -278,8 +279,16 @@ class DeltaMachine(CacheMachine):
         return True
 
 
+class TierDeltaMachine(DeltaMachine, TierMachine):
+    """Histories lie on the host, too."""
+
+
 def test_a_delta_equals_the_full_form_in_random_histories() -> None:
     run_state_machine_as_test(DeltaMachine, settings=settings(THOROUGH, max_examples=80))
+
+
+def test_a_delta_equals_the_full_form_on_both_tiers() -> None:
+    run_state_machine_as_test(TierDeltaMachine, settings=settings(THOROUGH, max_examples=80))
 
 
 def test_the_machine_notices_an_end_that_is_taken_without_its_hash(

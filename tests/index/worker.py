@@ -1,4 +1,4 @@
-"""A simulated inference worker: memory for KV blocks, written as the protocol tells.
+"""A simulated inference worker: memory for KV blocks and host slots, written as it is told.
 
 What stands in a slot is a number for all that this position's KV depends on: the identity, every
 token up to it and every extra key over them.  So a slot that holds the right number holds the
@@ -8,6 +8,7 @@ right KV, and a block that was shared, reused or copied wrongly shows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,18 @@ from .records import ExtraKey
 BlockTable = Sequence[int] | np.ndarray
 
 
-class Worker:
-    """KV memory of ``num_blocks`` blocks; -1 where nothing was written yet."""
+class _Work(NamedTuple):
+    copies: Any  # as the cache told them
+    contents: list[np.ndarray]  # of the offloaded blocks
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+
+class Worker:
+    """KV memory in blocks and in slots on the host; -1 where nothing was written yet."""
+
+    def __init__(self, num_blocks: int, block_size: int, num_slots: int = 0) -> None:
         self.memory = np.full((num_blocks, block_size), -1)
+        self.host = np.full((num_slots, block_size), -1)
+        self.pending: dict[int, _Work] = {}  # copies told and not acknowledged, by number
         self._numbers: dict[object, int] = {}
 
     def kv(
@@ -53,6 +61,23 @@ class Worker:
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
         for src, dst in copies:
             self.memory[dst] = self.memory[src]
+
+    def begin(self, copies: Any) -> None:
+        """Read the blocks that go to the host; all else may come any time later, or never."""
+        contents = [self.memory[block].copy() for block, _ in copies.offloads]
+        self.pending[copies.copy_id] = _Work(copies, contents)
+
+    def make(self, copy_id: int) -> None:
+        """Write to the host, then load from it."""
+        copies, contents = self.pending[copy_id]
+        for (_, slot), content in zip(copies.offloads, contents, strict=True):
+            self.host[slot] = content
+        for slot, block in copies.loads:
+            self.memory[block] = self.host[slot]
+
+    def forget(self, copy_id: int) -> None:
+        """The copies will not be made from now on."""
+        del self.pending[copy_id]
 
     def read(self, block_table: BlockTable, num_tokens: int) -> list[int]:
         """What attention would read for the first ``num_tokens`` positions."""

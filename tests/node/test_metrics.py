@@ -19,7 +19,7 @@ from prefix_cache.metrics_http import serving_metrics
 from prefix_cache.node import Node, NodeConfig
 from prefix_cache.node.metrics import node_registry
 from prefix_cache.v1 import node_pb2
-from tests.node.nodes import RunningNode, status_of
+from tests.node.nodes import RunningNode, running_node, status_of
 from tests.prometheus import described, documented, values
 
 if TYPE_CHECKING:
@@ -81,6 +81,36 @@ async def test_the_counts_are_those_of_what_happened(client: AsyncNodeClient, ur
     assert later["prefix_cache_evicted_blocks_total"] == 2
     assert later["prefix_cache_evictable_blocks"] == 0
     assert later["prefix_cache_sessions"] == 0
+
+
+async def test_what_happens_on_the_host_is_counted() -> None:
+    async with (
+        running_node(num_blocks=4, block_size=4, host_blocks=3) as running,
+        serving_metrics(node_registry(running.node), "127.0.0.1:0") as url,
+        AsyncNodeClient(running.address) as client,
+    ):
+        chat = await client.acquire(WHO, [1] * 16)
+        await client.commit(chat.id, 16)
+        await client.release(chat.id)
+        other = await client.acquire(WHO, [2] * 12)
+        now = await scrape(url)
+        assert now["prefix_cache_offloaded_blocks_total"] == 3
+        assert now["prefix_cache_pending_copies"] == 1
+        assert now["prefix_cache_host_blocks{state=cached}"] == 3
+
+        await client.acknowledge(other.copies.copy_id)
+        await client.commit(other.id, 12)
+        await client.release(other.id)
+        again = await client.acquire(WHO, [1] * 16)
+        await client.acknowledge(again.copies.copy_id, lost=True)
+        now = await scrape(url)
+    assert now["prefix_cache_loaded_tokens_total"] == 8
+    assert now["prefix_cache_hits_total"] == 12
+    assert now["prefix_cache_pending_copies"] == 0
+    assert now["prefix_cache_withdrawn_copies_total{reason=lost}"] == 1
+    assert now["prefix_cache_withdrawn_copies_total{reason=timeout}"] == 0
+    assert now["prefix_cache_withdrawn_copies_total{reason=ended}"] == 0
+    assert now["prefix_cache_host_blocks{state=held}"] == 0
 
 
 async def test_a_step_that_ends_its_session_is_measured_too(

@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from prefix_cache import Identity
-from prefix_cache.client import Acquire, AsyncNodeClient, Commit, Release, Released
+from prefix_cache.client import (
+    Acknowledge,
+    Acquire,
+    AsyncNodeClient,
+    Commit,
+    Release,
+    Released,
+)
 from prefix_cache.errors import UnknownSequence, WorkerRestarted
 from prefix_cache.node.worker_epochs import WorkerEpochs
+from tests.node.host_tiers import CHAT, one, tiers
 from tests.node.nodes import RunningNode
 
 WHO = Identity("m")
@@ -40,6 +48,21 @@ async def test_the_first_epoch_voids_what_was_claimed_before_any_was_said(
         assert session.incarnation != before
         assert (await client.match(WHO, PROMPT)).num_cached_tokens == 0
         assert (await client.stats()).live_sequences == 0
+
+
+async def test_the_first_epoch_voids_what_was_claimed_on_the_host_alone() -> None:
+    """The chat lies on the host whole, and the GPU holds nothing."""
+    async with tiers() as running, AsyncNodeClient(running.address) as client:
+        async with client.session() as silent:
+            await silent.step([Acquire(1, WHO, CHAT), Commit(1, 32), Release(1)])
+            other = await one(silent, Acquire(2, WHO, [99] * 32))
+            await silent.step([Acknowledge(other.copies.copy_id), Release(2)])
+            stats = await client.stats()
+            assert (stats.live_sequences, stats.cached, stats.host_cached) == (0, 0, 8)
+        before = (await client.info()).incarnation
+        async with client.session(worker_epoch=7) as session:
+            assert session.incarnation != before
+            assert (await client.match(WHO, CHAT)).num_cached_tokens == 0
 
 
 async def test_sessions_of_one_epoch_share_what_is_cached(client: AsyncNodeClient) -> None:

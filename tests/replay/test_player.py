@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,10 +14,11 @@ import pytest
 from prefix_cache.client import AsyncRouterClient
 from prefix_cache.errors import NoNodeAvailable
 from prefix_cache.replay.fleet import Fleet, running_fleet
-from prefix_cache.replay.player import Play, Player, UnservedTurn, in_rotation
+from prefix_cache.replay.player import Play, Player, UnservedTurn
+from prefix_cache.replay.rotation import in_rotation
 from prefix_cache.replay.savings import Totals, sticky_turns
 from prefix_cache.replay.sources import Source, chats, from_file, mission
-from prefix_cache.replay.turns import TokenizedConversation, Turn
+from prefix_cache.replay.turns import Turn
 
 
 @asynccontextmanager
@@ -34,17 +35,12 @@ async def player_on(
         yield player, fleet
 
 
+def in_turns(source: Source) -> Iterator[Turn]:
+    return in_rotation((each.turns() for each in source.conversations), window=8)
+
+
 async def play(player: Player, source: Source) -> Play:
-    return await player.play(in_rotation(source.conversations, window=8), lambda: None)
-
-
-def test_live_conversations_take_turns_and_the_next_takes_the_place_of_one_that_ends() -> None:
-    conversations = [
-        TokenizedConversation(name, ((b"", b""),) * turns)
-        for name, turns in [("a", 3), ("b", 1), ("c", 2), ("d", 0), ("e", 1)]
-    ]
-    order = [f"{turn.conversation}{turn.number}" for turn in in_rotation(conversations, window=2)]
-    assert order == ["a1", "b1", "a2", "c1", "a3", "c2", "e1"]
+    return await player.play(in_turns(source), lambda: None)
 
 
 async def test_every_turn_finds_all_full_blocks_of_the_turn_before() -> None:
@@ -120,7 +116,7 @@ async def test_when_a_node_is_killed_the_play_goes_on_and_says_what_was_lost() -
         for turn in conversation.turns()
     }
     first_turns = 20
-    turns = in_rotation(source.conversations, window=8)
+    turns = in_turns(source)
     async with player_on() as (player, fleet):
         before = await player.play(islice(turns, first_turns), lambda: None)
         victim = next(node for node in fleet.nodes if node.name == before.turns[-1].node)

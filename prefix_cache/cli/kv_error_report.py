@@ -1,0 +1,44 @@
+"""The table of ``prefix-cache kv-error``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from prefix_cache.cli.tables import plain_table, room_for
+
+if TYPE_CHECKING:
+    from prefix_cache.kv.measured_error import MeasuredError
+    from prefix_cache.kv.model_error import ModelError
+
+
+def as_object(error: MeasuredError | ModelError) -> dict[str, object]:
+    """Return its fields, the storage by its name, for JSON."""
+    return {**asdict(error), "storage": error.storage.name}
+
+
+def print_errors(errors: Iterable[MeasuredError | ModelError]) -> None:
+    """Print a row for each, by context."""
+    rows = [as_object(error) for error in errors]
+    table = plain_table()
+    for name in rows[0]:
+        title = "context" if name == "num_tokens" else name.replace("_", " ")
+        table.add_column(title, justify="left" if name == "storage" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console = Console(highlight=False, markup=False)
+    console.width = max(console.width, room_for(console, table).maximum)
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.3%}"
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""The forms of the OpenAI API over HTTP: bodies, answers, errors, for whatever answers."""

@@ -1,0 +1,1 @@
+"""The worker's face to its clients: the OpenAI API over HTTP."""
