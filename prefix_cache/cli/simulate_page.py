@@ -52,7 +52,7 @@ def fill(page: Page, figures: Sequence[Figure]) -> None:
 ASSUMPTIONS = (
     f"Matrix products reach {server.COMPUTE_SHARE:.0%} of a card's peak throughput, reads of "
     f"weights and KV {server.BANDWIDTH_SHARE:.0%} of its bandwidth; a step takes the longer of "
-    f"both, and {1000 * server.STEP_S:g} ms for all else.",
+    f"both, and {1000 * server.STEP_S:g} ms for all else, reductions between GPUs among it.",
     f"Reading a block of KV takes as long as {server.BLOCK_READ_TOKENS} tokens more than it has.",
     "Weights and activations leave to KV what 90 % of memory has beside the weights.",
     "A step computes the prompts that are taken in, whole, and one token of every sequence that "
