@@ -22,7 +22,7 @@ from router.directory import Directory
 from router.discovery.discovering import discovering
 from router.dispatcher import Dispatcher
 from router.grpc_api import RouterServicer
-from router.http_api import serving_http
+from router.http_server import serving_http
 from router.metrics import router_registry
 from router.prompts import BodyReader
 from router.redis_directory import redis_directory

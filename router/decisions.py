@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 
 from prefix_cache.errors import UnknownRoute
 from router.picker import Decision
@@ -59,10 +58,15 @@ def _trimmed(decision: Decision) -> Decision:
     kept = sorted(
         every, key=lambda index: (index != decision.index, index not in first, sum(costs[index]))
     )[:MAX_CANDIDATES]
-    return replace(
-        decision,
-        index=0,
-        candidates=[candidates[i] for i in kept],
-        costs=[costs[i] for i in kept],
-        left_out=sorted(decision.left_out, key=lambda each: each[0].name != home)[:MAX_CANDIDATES],
+    return Decision(
+        decision.prompt_tokens,
+        decision.is_hashable,
+        0,
+        decision.reason,
+        [candidates[i] for i in kept],
+        [costs[i] for i in kept],
+        decision.terms,
+        sorted(decision.left_out, key=lambda each: each[0].name != home)[:MAX_CANDIDATES],
+        home,
+        decision.lost_tokens,
     )

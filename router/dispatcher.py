@@ -15,6 +15,10 @@ from router.open_routes import OpenRoute
 from router.picker import Decision, pick
 from router.turn import ConversationKey, Turn
 
+# A member of an enum, or its name, is looked up slowly, and these are needed for every turn.
+_GONE, _READY = NodeState.GONE, NodeState.READY
+_IN_WORDS = {reason: reason.name.lower() for reason in RouteReason}
+
 
 class Dispatcher(Fleet):
     """A fleet that turns are routed over, and what is known of these.
@@ -47,10 +51,11 @@ class Dispatcher(Fleet):
     def decide(self, turn: Turn) -> Decision:
         """Choose a node as for the next turn routed, without routing it: nothing is counted.
 
-        Raises NoNodeAvailable, and InvalidArgument for an unknown pool.
+        The turn gets its number.  Raises NoNodeAvailable, and InvalidArgument for an unknown pool.
         """
         self._open_routes.drop_expired()
-        pool, turn = self.pool(turn.pool), turn.numbered(self.turns_routed)
+        pool = self.pool(turn.pool)
+        turn.number = self.turns_routed
         return pick(pool.nodes.values(), turn, self._pin(turn), pool.policy, self._clock())
 
     def route(self, turn: Turn) -> OpenRoute:
@@ -128,7 +133,7 @@ class Dispatcher(Fleet):
             turn.conversation,
             LedgerTurn(
                 node.name,
-                decision.reason.name.lower(),
+                _IN_WORDS[decision.reason],
                 prompt_tokens,
                 available,
                 promised,
@@ -185,7 +190,7 @@ class Dispatcher(Fleet):
         node = self.pools[turn.pool].nodes.get(home.node)
         return (
             node is not None
-            and node.state is NodeState.READY
+            and node.state is _READY
             and node.lives(home.incarnation)
             and home.node not in turn.exclude
         )
@@ -194,4 +199,4 @@ class Dispatcher(Fleet):
 def _lives_on(route: OpenRoute) -> bool:
     """Whether the life of the node that took the turn goes on."""
     node = route.node
-    return node.state is not NodeState.GONE and node.lives(route.home.incarnation)
+    return node.state is not _GONE and node.lives(route.home.incarnation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,76 +12,19 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from prefix_cache.client import NodeState
 from prefix_cache.errors import InvalidRequest, UnknownModel, UnknownRoute
-from prefix_cache.listening import cannot_listen, host_and_port
-from router.config import RouterConfig
-from router.decisions import Decisions
-from router.directory import Directory
-from router.dispatcher import Dispatcher
 from router.http.answers import Answer, error_answer, json_answer
 from router.http.client_connection import ClientConnection, Handler
-from router.http.engine_pool import EnginePool
 from router.http.exchange import Exchange
 from router.http.explaining import Explaining
 from router.http.forwarding import Forwarding
-from router.http.measurements import Measurements
 from router.http.request_parser import Refused, Request
-from router.prompts import BodyReader
 from router.prompts.body_reader import PATHS
 from router.status import conversations_document, explanation_document, nodes_document
 
-_BACKLOG = 4096
 _MODEL = b"/v1/models/"  # with its name behind it
 _CONVERSATIONS_SHOWN = 100
 # For clients to read that their answers break off, and for the loop to take note.
 _CUT_OFF_S = 1.0
-
-
-@contextlib.asynccontextmanager
-async def serving_http(
-    dispatcher: Dispatcher,
-    body_reader: BodyReader,
-    decisions: Decisions,
-    config: RouterConfig,
-    registry: CollectorRegistry,
-    *,
-    directory: Directory | None = None,
-    reuse_port: bool = False,
-    grace_s: float = 30.0,
-) -> AsyncIterator[str]:
-    """Serve at ``config.http`` while the context is open; its value is the URL.
-
-    Leaving takes no new connection, and lets requests in flight end for up to ``grace_s`` seconds
-    before they are cut off.  Raises CannotListen.
-    """
-    engines = EnginePool(max_head_bytes=config.max_head_bytes)
-    connections: set[ClientConnection] = set()
-    measurements = Measurements(lambda: len(connections))
-    forwarding = Forwarding(
-        dispatcher, body_reader, decisions, directory, engines, config, measurements
-    )
-    api = HttpApi(forwarding, registry, connections)
-    host, port = host_and_port(config.http)
-    loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(
-            lambda: ClientConnection(api),
-            host.strip("[]"),
-            port,
-            backlog=_BACKLOG,
-            reuse_port=reuse_port,
-        )
-    except OSError as error:
-        raise cannot_listen(config.http, error.strerror or str(error)) from None
-    registry.register(measurements)
-    try:
-        yield f"http://{host}:{server.sockets[0].getsockname()[1]}"
-        server.close()
-        await api.drain(grace_s)
-    finally:
-        server.close()
-        await api.cut_off()
-        engines.close()
-        registry.unregister(measurements)
 
 
 class HttpApi:

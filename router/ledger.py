@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from router.turn import ConversationKey
@@ -87,12 +87,14 @@ class Sums:
         self.held_by_nobody += turn.prompt_tokens - max(turn.available, cached)
 
 
-@dataclass(slots=True)
 class Account:
     """One conversation: its last turns, oldest first, and the sums of all."""
 
-    sums: Sums = field(default_factory=Sums)
-    last: deque[LedgerTurn] = field(default_factory=lambda: deque(maxlen=_TURNS_KEPT))
+    __slots__ = ("last", "sums")
+
+    def __init__(self) -> None:
+        self.sums = Sums()
+        self.last: deque[LedgerTurn] = deque(maxlen=_TURNS_KEPT)
 
 
 class Ledger:

@@ -5,34 +5,46 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from prefix_cache.errors import UnknownRoute
-from router.nodes import Home, Node
 from router.picker import Decision
 from router.turn import ConversationKey, Turn
 
 
-@dataclass(slots=True, eq=False)
 class OpenRoute:
     """A routed turn, what its node was when it was chosen, and how far it is."""
 
-    turn: Turn
-    decision: Decision
-    node: Node
-    home: Home
-    failures: int
-    losses: int
-    """These two are those of the node when it was chosen."""
-    uncached_tokens: int
-    """Of the prompt, those that the node is not claimed to hold."""
-    has_begun: bool = False
-    """Whether the node has begun to answer: its prefill is done."""
-    is_open: bool = True
-    route_id: int = 0
-    """Its number outside this process; 0: it has none."""
-    deadline: float = 0.0
-    """When a route with a number is given up."""
+    __slots__ = (
+        "deadline",
+        "decision",
+        "failures",
+        "has_begun",
+        "home",
+        "is_open",
+        "losses",
+        "node",
+        "route_id",
+        "turn",
+        "uncached_tokens",
+    )
+
+    def __init__(self, turn: Turn, decision: Decision) -> None:
+        node = decision.node
+        self.turn = turn
+        self.decision = decision
+        self.node = node
+        self.home = node.home
+        self.failures = node.failures
+        self.losses = node.losses
+        self.uncached_tokens = decision.prompt_tokens - decision.promised_tokens
+        """Of the prompt, those that the node is not claimed to hold."""
+        self.has_begun = False
+        """Whether the node has begun to answer: its prefill is done."""
+        self.is_open = True
+        self.route_id = 0
+        """Its number outside this process; 0: it has none."""
+        self.deadline = 0.0
+        """When a route with a number is given up."""
 
 
 class OpenRoutes:
@@ -51,13 +63,12 @@ class OpenRoutes:
 
     def open(self, turn: Turn, decision: Decision) -> OpenRoute:
         """Count a decided turn at its node."""
-        node, prompt_tokens = decision.node, decision.prompt_tokens
-        uncached = prompt_tokens - decision.promised_tokens
-        route = OpenRoute(turn, decision, node, node.home, node.failures, node.losses, uncached)
+        route = OpenRoute(turn, decision)
+        node, uncached = route.node, route.uncached_tokens
         if turn.conversation is not None:
             self._by_conversation.setdefault(turn.conversation, {})[route] = None
         node.in_flight += 1
-        node.in_flight_tokens += prompt_tokens
+        node.in_flight_tokens += decision.prompt_tokens
         node.queued_prefill += uncached
         now = self._clock()
         node.prefill_progress.waits(route, uncached, now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from prefix_cache.client import NodeState, RouteReason
 from prefix_cache.errors import NoNodeAvailable
@@ -12,11 +11,11 @@ from router.nodes import Node
 from router.policies import Candidate, Cost, Policy, rendezvous_score
 from router.turn import Prompt, Turn
 
-# A member of an enum is looked up slowly, and this is asked of every node for every turn.
+# A member of an enum is looked up slowly, and these are asked for with every turn.
 _READY = NodeState.READY
+_NEW, _PINNED, _MOVED = RouteReason.NEW, RouteReason.PINNED, RouteReason.MOVED
 
 
-@dataclass(slots=True)
 class Decision:
     """The node chosen, and why.
 
@@ -32,16 +31,42 @@ class Decision:
     place in the table.  Nothing here keeps the prompt alive.
     """
 
-    prompt_tokens: int
-    is_hashable: bool
-    index: int
-    reason: RouteReason
-    candidates: Sequence[Candidate]
-    costs: Sequence[Cost]
-    terms: tuple[str, ...]
-    left_out: Sequence[tuple[Node, str]]
-    moved_from: str = ""
-    lost_tokens: int = 0
+    __slots__ = (
+        "candidates",
+        "costs",
+        "index",
+        "is_hashable",
+        "left_out",
+        "lost_tokens",
+        "moved_from",
+        "prompt_tokens",
+        "reason",
+        "terms",
+    )
+
+    def __init__(
+        self,
+        prompt_tokens: int,
+        is_hashable: bool,
+        index: int,
+        reason: RouteReason,
+        candidates: Sequence[Candidate],
+        costs: Sequence[Cost],
+        terms: tuple[str, ...],
+        left_out: Sequence[tuple[Node, str]],
+        moved_from: str = "",
+        lost_tokens: int = 0,
+    ) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.is_hashable = is_hashable
+        self.index = index
+        self.reason = reason
+        self.candidates = candidates
+        self.costs = costs
+        self.terms = terms
+        self.left_out = left_out
+        self.moved_from = moved_from
+        self.lost_tokens = lost_tokens
 
     @property
     def node(self) -> Node:
@@ -61,7 +86,7 @@ class Decision:
     @property
     def available_tokens(self) -> int:
         """The most that any candidate is claimed to hold."""
-        return max(candidate.cached_tokens for candidate in self.candidates)
+        return max([candidate.cached_tokens for candidate in self.candidates])
 
     @property
     def runner_up(self) -> Candidate | None:
@@ -113,11 +138,11 @@ def pick(
     index = _cheapest(turn, candidates, costs)
     moved_from, lost_tokens = "", 0
     if pin is None:
-        reason = RouteReason.NEW
+        reason = _NEW
     elif candidates[index].is_home:
-        reason = RouteReason.PINNED
+        reason = _PINNED
     else:
-        reason = RouteReason.MOVED
+        reason = _MOVED
         moved_from, lost_tokens = pin.home.node, pin.committed_tokens
     return Decision(
         prompt_tokens,

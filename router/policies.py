@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,17 +36,21 @@ _NEVER = 1e12
 """More than any sum of the others."""
 
 
-@dataclass(slots=True)
 class Candidate:
     """A node that can take the turn, and what of the prompt it is claimed to hold."""
 
-    node: Node
-    cached_tokens: int
-    """Tokens of the prompt claimed to be cached there."""
-    is_home: bool
-    """Whether the turn's conversation is pinned to this life of the node."""
-    rests_on_pin: bool = False
-    """Whether that is claimed of the tokens because another router wrote a pin."""
+    __slots__ = ("cached_tokens", "is_home", "node", "rests_on_pin")
+
+    def __init__(
+        self, node: Node, cached_tokens: int, is_home: bool, rests_on_pin: bool = False
+    ) -> None:
+        self.node = node
+        self.cached_tokens = cached_tokens
+        """Tokens of the prompt claimed to be cached there."""
+        self.is_home = is_home
+        """Whether the turn's conversation is pinned to this life of the node."""
+        self.rests_on_pin = rests_on_pin
+        """Whether that is claimed of the tokens because another router wrote a pin."""
 
 
 class Policy(Protocol):

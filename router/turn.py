@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import xxhash
@@ -21,8 +20,6 @@ class ConversationKey(NamedTuple):
     conversation: str
 
 
-# Not frozen: a frozen one takes three times as long to make, and each request makes them.
-@dataclass(slots=True)
 class Prompt:
     """What a turn asks a node to prefill, in the forms that claims can be asked about.
 
@@ -32,10 +29,19 @@ class Prompt:
     that has neither is unhashable: nothing can be said of what is cached of it.
     """
 
-    num_tokens: int
-    text: bytes = b""
-    block_hashes: Sequence[bytes] = ()
-    block_size: int = 0
+    __slots__ = ("block_hashes", "block_size", "num_tokens", "text")
+
+    def __init__(
+        self,
+        num_tokens: int,
+        text: bytes = b"",
+        block_hashes: Sequence[bytes] = (),
+        block_size: int = 0,
+    ) -> None:
+        self.num_tokens = num_tokens
+        self.text = text
+        self.block_hashes = block_hashes
+        self.block_size = block_size
 
     @property
     def is_hashable(self) -> bool:
@@ -43,30 +49,34 @@ class Prompt:
         return bool(self.text or self.block_hashes)
 
 
-@dataclass(slots=True)
 class Turn:
     """One turn that asks for a node.
 
     ``conversation`` is None for a turn that belongs to none.  ``exclude`` names the nodes not to
     choose.  ``model`` is what the client asked for, empty for any of the pool.  One that
     ``needs_url`` is to be sent to an engine by this router.  ``number`` counts the turns routed
-    before it.
+    before it; who routes it says so.
     """
 
-    conversation: ConversationKey | None
-    prompt: Prompt
-    pool: str = DEFAULT_POOL
-    model: str = ""
-    exclude: frozenset[str] = frozenset()
-    needs_url: bool = False
-    number: int = 0
+    __slots__ = ("conversation", "exclude", "model", "needs_url", "number", "pool", "prompt")
 
-    def numbered(self, number: int) -> Turn:
-        """The same turn with this number."""
-        return Turn(
-            *(self.conversation, self.prompt, self.pool, self.model),
-            *(self.exclude, self.needs_url, number),
-        )
+    def __init__(
+        self,
+        conversation: ConversationKey | None,
+        prompt: Prompt,
+        pool: str = DEFAULT_POOL,
+        model: str = "",
+        exclude: frozenset[str] = frozenset(),
+        needs_url: bool = False,
+        number: int = 0,
+    ) -> None:
+        self.conversation = conversation
+        self.prompt = prompt
+        self.pool = pool
+        self.model = model
+        self.exclude = exclude
+        self.needs_url = needs_url
+        self.number = number
 
     def spread_digest(self) -> bytes:
         """16 bytes that spread turns over nodes.

@@ -7,7 +7,6 @@ import errno
 import logging
 import time
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prefix_cache.errors import NoNodeAvailable
@@ -174,7 +173,7 @@ class Exchange:
 
     def _try_another_node(self, last_failure: Answer) -> None:
         assert self._route is not None
-        self._turn = replace(self._turn, exclude=self._turn.exclude | {self._route.node.name})
+        self._turn.exclude |= {self._route.node.name}
         self._engine = self._route = None
         self._try_a_node(last_failure=last_failure)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import (
@@ -37,7 +37,7 @@ class Measurements(Collector):
     """Counts of one proxy.  Kept as plain numbers: a request counts in a microsecond."""
 
     def __init__(self, open_connections: Callable[[], int]) -> None:
-        self.answers: Counter[int] = Counter()
+        self.answers: defaultdict[int, int] = defaultdict(int)
         """Answers to forwarded requests, by status."""
         self.cut = 0
         """Answers that were broken off."""

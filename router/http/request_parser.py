@@ -10,7 +10,6 @@ import itertools
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -39,19 +38,19 @@ class Refused(Exception):
         self.to_head = False
 
 
-@dataclass(slots=True, eq=False)
 class Request:
     """One request.  Names of fields are lower case; ``headers`` has of each the first."""
 
-    method: bytes = b""
-    path: bytes = b""
-    query: bytes = b""
-    fields: list[tuple[bytes, bytes]] = field(default_factory=list)
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    body: bytes = b""
-    is_http_1_0: bool = False
-    keep_alive: bool = True
-    request_id: bytes = b""
+    def __init__(self) -> None:
+        self.method = b""
+        self.path = b""
+        self.query = b""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}
+        self.body = b""
+        self.is_http_1_0 = False
+        self.keep_alive = True
+        self.request_id = b""
 
 
 class RequestParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,19 +15,10 @@ TAIL_BYTES = 16_384
 _MOST_TOKENS = 2**31 - 1
 _KEY = b'"usage"'
 _BRACES = rb"\{[^{}]*+(?:%b[^{}]*+)*+\}"
+_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 # Objects are found by their braces, of which no string in them has any: to parse from here to
 # where an object ends is much slower.
 _OBJECT = re.compile(_KEY + rb"\s*+:\s*+(" + _BRACES % (_BRACES % rb"\{[^{}]*+\}") + rb")")
-
-
-class _Object(msgspec.Struct, gc=False):
-    prompt_tokens: object = None
-    input_tokens: object = None
-    prompt_tokens_details: object = None
-    input_tokens_details: object = None
-
-
-_decoder = msgspec.json.Decoder(_Object)
 
 
 class Usage(NamedTuple):
@@ -60,14 +52,16 @@ def read_usage(tail: bytes) -> Usage:
 
 def _read(json: bytes) -> Usage:
     try:
-        said = _decoder.decode(json)
+        said: Mapping[str, object] = msgspec.json.decode(json)
     except (msgspec.DecodeError, RecursionError):
         return _NOTHING
-    prompt_tokens = _count(said.input_tokens if said.prompt_tokens is None else said.prompt_tokens)
+    tokens = said.get("prompt_tokens")
+    prompt_tokens = _count(said.get("input_tokens") if tokens is None else tokens)
     if prompt_tokens is None:
         return _NOTHING
     cached_tokens = None
-    for details in (said.prompt_tokens_details, said.input_tokens_details):
+    for name in _DETAILS:
+        details = said.get(name)
         if isinstance(details, dict):
             cached_tokens = _most(prompt_tokens, cached_tokens, details.get("cached_tokens"))
     return Usage(prompt_tokens, cached_tokens)

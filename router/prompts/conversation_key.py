@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 import xxhash
+from msgspec import Raw
 
 from prefix_cache.errors import InvalidRequest
 from router.prompts.bodies import Body
@@ -79,7 +80,7 @@ def _text(value: object) -> bytes:
     return value.encode() if isinstance(value, str) else b""
 
 
-def _digest(parts: Iterable[bytes]) -> str:
+def _digest(parts: Iterable[bytes | Raw]) -> str:
     # Lengths go in before the parts, so that no two lists of parts read the same.
     hasher = xxhash.xxh3_128()
     for part in parts:

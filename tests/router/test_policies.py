@@ -54,6 +54,11 @@ def choose(
     return best[1].name
 
 
+def numbered(number: int) -> Turn:
+    """A turn without a conversation, that is routed after so many others."""
+    return Turn(None, Prompt(100), number=number)
+
+
 def placements(policy: Policy, fleet: list[Node], conversations: int) -> dict[str, str]:
     names = [f"chat-{number}" for number in range(conversations)]
     return {name: choose(policy, fleet, turn(key(name))) for name in names}
@@ -104,7 +109,7 @@ def test_tenants_are_told_apart(policy: Policy) -> None:
 
 
 def test_round_robin_goes_around() -> None:
-    chosen = [choose(RoundRobin(), nodes("abc"), turn().numbered(number)) for number in range(7)]
+    chosen = [choose(RoundRobin(), nodes("abc"), numbered(number)) for number in range(7)]
     assert chosen == [*"abcabca"]
 
 
@@ -275,9 +280,7 @@ def test_sticky_breaks_ties_as_hash_does() -> None:
 
 def test_turns_without_a_conversation_spread_over_idle_nodes() -> None:
     for policy in (Sticky(), RendezvousHash()):
-        chosen = Counter(
-            choose(policy, nodes("abcd"), turn(None).numbered(number)) for number in range(400)
-        )
+        chosen = Counter(choose(policy, nodes("abcd"), numbered(number)) for number in range(400))
         assert min(chosen.values()) >= 75
 
 

@@ -16,7 +16,7 @@ from router.config import NodeSpec, PoolConfig, RouterConfig
 from router.decisions import Decisions
 from router.directory import Directory
 from router.dispatcher import Dispatcher
-from router.http_api import serving_http
+from router.http_server import serving_http
 from router.nodes import Node
 from router.prompts import BodyReader
 from tests.router.http.engines import Engine, running_engine

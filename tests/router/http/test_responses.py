@@ -99,4 +99,6 @@ def test_the_key_of_the_next_turn_is_the_one_that_it_will_have() -> None:
 
 def test_the_field_means_nothing_to_a_chat() -> None:
     body = {"messages": [user("hi")]}
-    assert read({**body, "previous_response_id": "resp_1"}, CHAT) == read(body, CHAT)
+    with_it, without = read({**body, "previous_response_id": "resp_1"}, CHAT), read(body, CHAT)
+    assert with_it.conversation == without.conversation
+    assert with_it.prompt.text == without.prompt.text

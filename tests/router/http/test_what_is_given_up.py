@@ -70,7 +70,7 @@ async def test_the_body_of_a_request_is_not_held_while_its_answer_comes() -> Non
     body = chat_body("held" * 25_000)
 
     def holders() -> int:
-        return sum(isinstance(each, Request) and each.body == body for each in gc.get_objects())
+        return sum(type(each) is Request and each.body == body for each in gc.get_objects())
 
     go_on = asyncio.Event()
     async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:

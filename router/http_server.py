@@ -1,0 +1,71 @@
+"""Serves the router's OpenAI-compatible face while a context is open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from prometheus_client import CollectorRegistry
+
+from prefix_cache.listening import cannot_listen, host_and_port
+from router.config import RouterConfig
+from router.decisions import Decisions
+from router.directory import Directory
+from router.dispatcher import Dispatcher
+from router.http.client_connection import ClientConnection
+from router.http.engine_pool import EnginePool
+from router.http.forwarding import Forwarding
+from router.http.measurements import Measurements
+from router.http_api import HttpApi
+from router.prompts import BodyReader
+
+_BACKLOG = 4096
+
+
+@contextlib.asynccontextmanager
+async def serving_http(
+    dispatcher: Dispatcher,
+    body_reader: BodyReader,
+    decisions: Decisions,
+    config: RouterConfig,
+    registry: CollectorRegistry,
+    *,
+    directory: Directory | None = None,
+    reuse_port: bool = False,
+    grace_s: float = 30.0,
+) -> AsyncIterator[str]:
+    """Serve at ``config.http`` while the context is open; its value is the URL.
+
+    Leaving takes no new connection, and lets requests in flight end for up to ``grace_s`` seconds
+    before they are cut off.  Raises CannotListen.
+    """
+    engines = EnginePool(max_head_bytes=config.max_head_bytes)
+    connections: set[ClientConnection] = set()
+    measurements = Measurements(lambda: len(connections))
+    forwarding = Forwarding(
+        dispatcher, body_reader, decisions, directory, engines, config, measurements
+    )
+    api = HttpApi(forwarding, registry, connections)
+    host, port = host_and_port(config.http)
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(
+            lambda: ClientConnection(api),
+            host.strip("[]"),
+            port,
+            backlog=_BACKLOG,
+            reuse_port=reuse_port,
+        )
+    except OSError as error:
+        raise cannot_listen(config.http, error.strerror or str(error)) from None
+    registry.register(measurements)
+    try:
+        yield f"http://{host}:{server.sockets[0].getsockname()[1]}"
+        server.close()
+        await api.drain(grace_s)
+    finally:
+        server.close()
+        await api.cut_off()
+        engines.close()
+        registry.unregister(measurements)
