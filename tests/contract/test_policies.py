@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import fields
 from math import isfinite
 from typing import Any
 
@@ -82,8 +83,8 @@ def turns(count: int) -> list[Turn]:
 
 
 def state(nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    slots = set(Node.__slots__) - {"claims"}
-    return [{slot: deepcopy(getattr(node, slot)) for slot in slots} for node in nodes]
+    names = {field.name for field in fields(Node)} - {"claims"}
+    return [{name: deepcopy(getattr(node, name)) for name in names} for node in nodes]
 
 
 @pytest.mark.parametrize("home", ["", "a", "d"], ids=["homeless", "home a", "home d"])

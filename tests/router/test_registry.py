@@ -90,7 +90,11 @@ async def test_a_new_incarnation_replaces_the_one_before(server: RedisServer) ->
         await until_announced(server.url, lives[0])
 
 
-async def test_who_ends_late_does_not_withdraw_its_successor(server: RedisServer) -> None:
+async def test_who_ends_late_does_not_withdraw_its_successor(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No heartbeat of the first writes over its successor meanwhile.
+    monkeypatch.setattr("prefix_cache.registry.HEARTBEAT_S", 60.0)
     successor = Announcement(name="e", url="http://127.0.0.1:2", incarnation=8)
     async with announcing(server.url, lambda: ENGINE):
         await until_announced(server.url, ENGINE)
