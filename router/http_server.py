@@ -17,6 +17,7 @@ from router.http.client_connection import ClientConnection
 from router.http.engine_pool import EnginePool
 from router.http.forwarding import Forwarding
 from router.http.measurements import Measurements
+from router.http.outbox import Outbox
 from router.http_api import HttpApi
 from router.prompts import BodyReader
 
@@ -40,7 +41,9 @@ async def serving_http(
     Leaving takes no new connection, and lets requests in flight end for up to ``grace_s`` seconds
     before they are cut off.  Raises CannotListen.
     """
-    engines = EnginePool(max_head_bytes=config.max_head_bytes)
+    loop = asyncio.get_running_loop()
+    outbox = Outbox(loop)
+    engines = EnginePool(outbox, max_head_bytes=config.max_head_bytes)
     connections: set[ClientConnection] = set()
     measurements = Measurements(lambda: len(connections))
     forwarding = Forwarding(
@@ -48,10 +51,9 @@ async def serving_http(
     )
     api = HttpApi(forwarding, registry, connections)
     host, port = host_and_port(config.http)
-    loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(
-            lambda: ClientConnection(api),
+            lambda: ClientConnection(api, outbox),
             host.strip("[]"),
             port,
             backlog=_BACKLOG,

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from router.http.answers import Answer, error_answer
 from router.http.deadline import Deadline
+from router.http.outbox import Outbox
 from router.http.request_parser import Refused, Request, RequestParser
 
 # Longer than clients and balancers keep an idle connection: who sends next should end it.
@@ -71,8 +72,9 @@ class ClientConnection(asyncio.Protocol):
     Of requests sent ahead only what came with one read is kept; the rest waits in the network.
     """
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, outbox: Outbox) -> None:
         self._endpoints = endpoints
+        self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         self.deadline = Deadline(self._loop, self._expired)
         self.under_way: UnderWay | None = None
@@ -100,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
     def send(self, pieces: Sequence[bytes]) -> None:
         """Send pieces of an answer."""
         if not self._transport.is_closing():
-            self._transport.writelines(pieces)
+            self._outbox.put(self._transport, pieces)
 
     def answer(self, answer: Answer) -> None:
         """Send a whole answer, and go on."""
@@ -146,6 +148,7 @@ class ClientConnection(asyncio.Protocol):
         To a client that was told no length anything else could be the end of a whole answer.
         """
         self.under_way = None
+        self._outbox.flush()
         if self._transport.is_closing() and not self._transport.get_write_buffer_size():
             return
         if self._request is not None or self._transport.get_write_buffer_size():
@@ -262,7 +265,7 @@ class ClientConnection(asyncio.Protocol):
         was_in_body, self._was_in_body = self._was_in_body, self._parser.is_in_body
         if self._parser.is_in_body and self._owes_continue:
             self._owes_continue = False
-            self._transport.write(_CONTINUE)
+            self.send([_CONTINUE])
         if self._parser.is_in_body:
             # Single bytes do not put the end off.
             if not was_in_body or self._parser.body_size >= self._body_due:
@@ -295,6 +298,7 @@ class ClientConnection(asyncio.Protocol):
         self.send([answer.encode(refused.request_id, connection, to_head=refused.to_head)])
         self._is_closing = True
         self.deadline.set(_LINGER_S)
+        self._outbox.flush()
         if not self._transport.is_closing():
             self._transport.write_eof()
             if not self._reads:
@@ -302,5 +306,6 @@ class ClientConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._is_closing = True
+        self._outbox.flush()
         self._transport.close()
         self.deadline.set(_KEEP_ALIVE_S)  # for what is still to be sent

@@ -69,7 +69,7 @@ class EngineConnection(asyncio.Protocol):
         self._reader = reader
         self._begin()
         self._sent_at = self._pool.loop.time()
-        self._transport.writelines((head, body))
+        self._pool.outbox.put(self._transport, (head, body))
 
     def hand_over(self, reader: AnswerReader) -> None:
         """Let another reader have the rest of an answer that is not whole yet."""

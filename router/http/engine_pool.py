@@ -7,6 +7,7 @@ from collections import deque
 from urllib.parse import urlsplit
 
 from router.http.engine_connection import EngineConnection
+from router.http.outbox import Outbox
 
 # Below what engines and what stands between keep an idle connection.
 _IDLE_S = 30.0
@@ -18,7 +19,8 @@ class EnginePool:
     One unused for 30 s is closed, so those of engines that are gone go too.
     """
 
-    def __init__(self, *, max_head_bytes: int) -> None:
+    def __init__(self, outbox: Outbox, *, max_head_bytes: int) -> None:
+        self.outbox = outbox
         self.max_head_bytes = max_head_bytes
         self._idle: dict[str, deque[EngineConnection]] = {}
         self.loop = asyncio.get_running_loop()
