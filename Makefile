@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 PROTOS := $(wildcard proto/prefix_cache/v1/*.proto)
 
-.PHONY: demo demo-worker test check bench format proto wire setup redis clean
+.PHONY: demo demo-worker test check bench format proto wire wheel setup redis clean
 
 demo: $(READY)  ## play conversations through three nodes and a router, and show what was saved
 	$(BIN)/prefix-cache demo
@@ -44,6 +44,9 @@ proto: $(READY)  ## generate prefix_cache/v1 from proto/
 wire: $(READY)  ## record the wire contract after a compatible change of proto/
 	$(BIN)/buf breaking proto --against tests/contract/wire.txtpb
 	$(BIN)/buf build proto --exclude-source-info --as-file-descriptor-set -o tests/contract/wire.txtpb
+
+wheel: $(READY)  ## dist/: a wheel whose router is compiled; needs a C compiler
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/python -m build
 
 redis:  # the tests run against a real one
 	@command -v redis-server >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \

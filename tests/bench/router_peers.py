@@ -2,7 +2,8 @@
 
 The folder has the routers prepared, with the harness that starts each before four dummy workers
 and drives it by a load generator in C, router and load each on a core of its own.  Ours is one
-row more.  All routers are measured once in every round, so that they share the machine's moods.
+row more, or with ``--compiled`` two.  All routers are measured once in every round, so that they
+share the machine's moods.
 """
 
 from __future__ import annotations
@@ -13,24 +14,29 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 OURS = "prefix-cache"
+COMPILED = "prefix-cache-compiled"
 DIRECT = "direct"
 STICKY = ("vllm/sticky_least_loaded", "vllm/consistent_hash", "sglang/manual")
 _FIRST_WORKER = 19100  # port of the harness's first dummy worker
 SCENARIOS = ("lat_short", "lat_long", "lat_stream", "thr_short", "thr_long", "thr_stream")
 
-# Runs the harness with a row for ours: its file, our name and command, its own arguments.
-_WITH_OUR_ROW = """
+# Runs the harness with rows for ours: its file, names and commands as JSON, its own arguments.
+_WITH_OUR_ROWS = """
+import json
 import sys
-file, name, command, *sys.argv[1:] = sys.argv[1:]
-row = f"ROWS.append(Row({name!r}, {command!r}, hdr='X-Session-ID'))"
-source = open(file).read().replace("SCEN = {", row + "; SCEN = {", 1)
+file, ours, *sys.argv[1:] = sys.argv[1:]
+rows = "".join(
+    f"ROWS.append(Row({name!r}, {command!r}, hdr='X-Session-ID')); "
+    for name, command in json.loads(ours).items()
+)
+source = open(file).read().replace("SCEN = {", rows + "SCEN = {", 1)
 exec(compile(source, file, "exec"), {"__file__": file, "__name__": "__main__"})
 """
 
@@ -82,43 +88,56 @@ FIGURES = (
     required=True,
     help="Folder with the prepared routers.",
 )
+@click.option(
+    "--compiled",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The prefix-cache command of a virtual environment with the compiled wheel.",
+)
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Rounds that each router plays.")
-def main(peers: Path, rounds: int) -> None:
+def main(peers: Path, compiled: Path | None, rounds: int) -> None:
     """Measure the proxy in turns with other routers, and say which targets it meets."""
-    peers = peers.resolve()
-    routers = (DIRECT, *STICKY, OURS)
+    ours = {OURS: Path(sys.executable).with_name("prefix-cache")}
+    if compiled is not None:
+        ours[COMPILED] = compiled.absolute()
     results: defaultdict[str, defaultdict[str, list[Mapping[str, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for number in range(rounds):
-        for measured in _round(peers, routers):
+        for measured in _round(peers.resolve(), ours):
             results[str(measured["router"])][str(measured["scen"])].append(measured)
         click.echo(f"round {number + 1} of {rounds}", err=True)
     for figure in FIGURES:
-        values = {router: figure.of(results, router) for router in (*STICKY, OURS)}
+        values = {router: figure.of(results, router) for router in (*STICKY, *ours)}
         best = min(STICKY, key=values.__getitem__)
-        ratio = values[OURS] / values[best]
-        verdict = "pass " if ratio <= figure.at_most else "SHORT"
         shown = ", ".join(f"{router} {value:.0f}" for router, value in values.items())
-        click.echo(f"{verdict} {figure.title}: {shown}; {ratio:.2f} of {best}")
+        click.echo(f"{figure.title}: {shown}")
+        for router in ours:
+            ratio = values[router] / values[best]
+            verdict = "pass " if ratio <= figure.at_most else "SHORT"
+            click.echo(f"  {verdict} {router}: {ratio:.2f} of {best}, wanted {figure.at_most}")
     _print_errors(results)
 
 
-def _round(peers: Path, routers: Iterable[str]) -> list[Mapping[str, float]]:
+def _round(peers: Path, ours: Mapping[str, Path]) -> list[Mapping[str, float]]:
     nodes = " ".join(f"--node w{i}=http://127.0.0.1:{_FIRST_WORKER + i}" for i in range(4))
     faces = "--http 127.0.0.1:{PORT} --listen 127.0.0.1:0"
-    command = f"{Path(sys.executable).parent}/{OURS} router {faces} {nodes}"
+    commands = {name: f"{command} router {faces} {nodes}" for name, command in ours.items()}
+    routers = (DIRECT, *STICKY, *ours)
     with tempfile.NamedTemporaryFile("r") as out:
-        subprocess.run(
+        harness = subprocess.run(
             [
-                *(peers / "venv/bin/python", "-c", _WITH_OUR_ROW, peers / "bench_routers.py"),
-                *(OURS, command, "--quick", "--out", out.name),
+                *(peers / "venv/bin/python", "-c", _WITH_OUR_ROWS, peers / "bench_routers.py"),
+                *(json.dumps(commands), "--quick", "--out", out.name),
                 *("--only", ",".join(routers), "--scen", ",".join(SCENARIOS)),
             ],
             check=True,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        return [json.loads(line) for line in out]
+        measured = [json.loads(line) for line in out]
+    if len(measured) < len(routers) * len(SCENARIOS):
+        raise click.ClickException(f"some routers were not measured:\n{harness.stdout}")
+    return measured
 
 
 def _print_errors(results: Results) -> None:
