@@ -17,20 +17,20 @@ import click
 
 from prefix_cache import __version__
 from prefix_cache.cli import INTERRUPTED
-from prefix_cache.cli.bench import bench
-from prefix_cache.cli.demo import demo
+from prefix_cache.cli.bench.command import bench
+from prefix_cache.cli.demo.command import demo
 from prefix_cache.cli.drain import drain
 from prefix_cache.cli.engine import engine
 from prefix_cache.cli.explain import explain
 from prefix_cache.cli.kv_error import kv_error
 from prefix_cache.cli.match import match
 from prefix_cache.cli.node import node
-from prefix_cache.cli.printable import printable
-from prefix_cache.cli.replay import replay
+from prefix_cache.cli.replay.command import replay
 from prefix_cache.cli.router import router
-from prefix_cache.cli.simulate import simulate
-from prefix_cache.cli.size import size
-from prefix_cache.cli.top import top
+from prefix_cache.cli.simulate.command import simulate
+from prefix_cache.cli.size.command import size
+from prefix_cache.cli.terminal.printable import printable
+from prefix_cache.cli.top.command import top
 from prefix_cache.cli.watch import watch
 from prefix_cache.cli.worker import worker
 from prefix_cache.errors import InvalidArgument, InvalidTokenType, PrefixCacheError

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from prefix_cache.cli.serving import json_option
+from prefix_cache.cli.common_options import json_lines_option
 
 
 @click.command(
@@ -22,7 +22,7 @@ from prefix_cache.cli.serving import json_option
     help="RouterService of the router, as it was given to --listen.",
 )
 @click.option("--undo", is_flag=True, help="Let the node take turns again.")
-@json_option
+@json_lines_option
 def drain(node: str, address: str, undo: bool, as_json: bool) -> None:
     """Make the conversations of NODE move to others at their next turn, and send it no new ones.
 
@@ -30,7 +30,7 @@ def drain(node: str, address: str, undo: bool, as_json: bool) -> None:
     another comes by its name, until --undo.  All workers of the router follow, and all routers that
     share a Redis with it.
     """
-    from prefix_cache.cli.printable import printable
+    from prefix_cache.cli.terminal.printable import printable
     from prefix_cache.client import RouterClient
 
     with RouterClient(address) as router:

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS, SecondsRange
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
+from prefix_cache.cli.common_options import json_lines_option
+from prefix_cache.cli.option_types import BLOCK_SIZE, NUM_BLOCKS, SecondsRange
+from prefix_cache.cli.serving import announce, log_to_stderr, until_eof_option
 
 
 @click.command(
@@ -54,7 +55,7 @@ from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until
     help="Seconds that answers get to end in.",
 )
 @until_eof_option
-@json_option
+@json_lines_option
 def engine(as_json: bool, until_eof: bool, **options: Any) -> None:
     """Run an OpenAI-compatible engine without a model, to try a router against.
 

@@ -8,6 +8,7 @@ from typing import IO
 
 import click
 
+from prefix_cache.cli.common_options import json_object_option
 from prefix_cache.cli.prompt_options import identity_options, prompt_options, read_prompt
 
 
@@ -22,7 +23,7 @@ from prefix_cache.cli.prompt_options import identity_options, prompt_options, re
 @click.option(
     "--across-salts", is_flag=True, help="Look under other salts too, if the node allows it."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_object_option
 def explain(
     address: str,
     text: str | None,

@@ -9,10 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from prefix_cache.cli.bar import bar
-from prefix_cache.cli.printable import printable
 from prefix_cache.cli.prompt_options import Prompt
-from prefix_cache.cli.tables import plain_table, room_for
+from prefix_cache.cli.terminal.printable import printable
+from prefix_cache.cli.terminal.shares import bar
+from prefix_cache.cli.terminal.tables import plain_console, plain_table, room_for
 from prefix_cache.index import Explanation, Reason, ReasonKind
 from prefix_cache.index.tokens import TOKEN_BYTES, as_token_bytes
 from prefix_cache.replay.last_prompt import LastPrompt
@@ -36,7 +36,7 @@ class _Difference:
 
 def print_report(explanation: Explanation, prompt: Prompt) -> None:
     """Print one row for each range, and below where the prompt leaves what is cached."""
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     num_tokens = len(prompt.tokens) // TOKEN_BYTES
     cached = explanation.num_cached_tokens
     console.print(f"{cached:,} of {num_tokens:,} tokens cached ({cached / num_tokens:.1%})")

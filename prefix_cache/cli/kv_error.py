@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from prefix_cache.cli.common_options import json_object_option
+from prefix_cache.cli.option_types import FILE
+
 if TYPE_CHECKING:
     from prefix_cache.kv.measured_error import MeasuredError
     from prefix_cache.kv.model_error import ModelError
@@ -38,10 +41,10 @@ _SHORTEST = 128
 )
 @click.option(
     "--text",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="UTF-8 text for --model to read; as many contexts are measured as it has tokens for.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_object_option
 def kv_error(context: int, seed: int, model: Path | None, text: Path | None, as_json: bool) -> None:
     """Compare ways of storing KV, against context length.
 

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from prefix_cache.cli.tables import plain_table, room_for
+from prefix_cache.cli.terminal.tables import plain_console, plain_table, print_whole
 
 if TYPE_CHECKING:
     from prefix_cache.kv.measured_error import MeasuredError
@@ -29,9 +27,7 @@ def print_errors(errors: Iterable[MeasuredError | ModelError]) -> None:
         table.add_column(title, justify="left" if name == "storage" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
-    console = Console(highlight=False, markup=False)
-    console.width = max(console.width, room_for(console, table).maximum)
-    console.print(table)
+    print_whole(plain_console(), table)
 
 
 def _cell(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import IO
 
 import click
 
+from prefix_cache.cli.common_options import json_object_option
 from prefix_cache.cli.prompt_options import identity_options, prompt_options, read_prompt
 
 
@@ -19,7 +20,7 @@ from prefix_cache.cli.prompt_options import identity_options, prompt_options, re
 @click.option("--node", "address", required=True, metavar="ADDRESS", help="Node to ask.")
 @prompt_options
 @identity_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_object_option
 def match(
     address: str,
     text: str | None,

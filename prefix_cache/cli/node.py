@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
+from prefix_cache.cli.common_options import given_names, json_lines_option
+from prefix_cache.cli.option_types import BLOCK_SIZE, FILE, NUM_BLOCKS
+from prefix_cache.cli.serving import announce, log_to_stderr, until_eof_option
 from prefix_cache.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A TOML file of settings; its keys are the names of these options with _ for -, such as "
     "num_blocks = 4096.  Options given here win.",
 )
@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     help="Where routers reach this node, to be announced.",
 )
 @until_eof_option
-@json_option
+@json_lines_option
 @click.pass_context
 def node(
     context: click.Context,
@@ -141,11 +141,8 @@ def node(
     """
     from prefix_cache.node import run_node
 
-    given = {
-        name: value
-        for name, value in options.items()
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
+    names = given_names(context)
+    given = {name: value for name, value in options.items() if name in names}
     config = _config(config_file, given, default_lease_s=options["lease_s"])
     log_to_stderr()
     stats = run_node(config, announce(as_json, until_eof))

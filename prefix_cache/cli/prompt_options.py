@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
+
+from prefix_cache.cli.common_options import Command, with_options
+from prefix_cache.cli.option_types import FILE
 
 if TYPE_CHECKING:
     from prefix_cache.replay.encoding import Encoding
     from prefix_cache.replay.last_prompt import LastPrompt
-
-Command = Callable[..., Any]
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _PROMPT = (
     click.argument("text", required=False),
@@ -25,12 +23,12 @@ _PROMPT = (
     click.option("--tokens", metavar="ID,ID,...", help="The prompt as token ids."),
     click.option(
         "--messages",
-        type=_FILE,
+        type=FILE,
         help="One conversation as .jsonl, with messages; the prompt is that of its last turn.",
     ),
     click.option(
         "--tokenizer",
-        type=_FILE,
+        type=FILE,
         help="A tokenizer.json for the text.  [default: its UTF-8 bytes are the tokens]",
     ),
 )
@@ -62,12 +60,12 @@ class Prompt:
 
 def prompt_options(command: Command) -> Command:
     """Add TEXT, ``--file``, ``--tokens``, ``--messages`` and ``--tokenizer``."""
-    return _with(_PROMPT, command)
+    return with_options(command, _PROMPT)
 
 
 def identity_options(command: Command) -> Command:
     """Add one option for each field of an ``Identity``, named like it."""
-    return _with(_IDENTITY, command)
+    return with_options(command, _IDENTITY)
 
 
 def read_prompt(
@@ -92,12 +90,6 @@ def read_prompt(
         return _last_prompt(messages, encoding)
     raw = os.fsencode(text) if text is not None else (file or sys.stdin.buffer).read()
     return Prompt(encoding.encode(_text(raw)), encoding)
-
-
-def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def _last_prompt(path: Path, encoding: Encoding) -> Prompt:

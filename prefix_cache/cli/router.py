@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
+from prefix_cache.cli.common_options import json_lines_option
+from prefix_cache.cli.option_types import FILE
+from prefix_cache.cli.serving import announce, log_to_stderr, until_eof_option
 
 if TYPE_CHECKING:
     from router.config import RouterConfig
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A TOML file of settings, with nodes and policy in tables [pools.NAME].  Options given "
     "here win.  Its nodes are read again when it changes, and on SIGHUP.",
 )
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
     help="Processes that share the port of the proxy.",
 )
 @until_eof_option
-@json_option
+@json_lines_option
 def router(
     config_file: Path | None,
     nodes: tuple[str, ...],

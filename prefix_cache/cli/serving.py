@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 import click
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-
 
 def _await_end_of_stdin() -> None:
     # Not through sys.stdin: a thread that waits there keeps the interpreter from ending.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefix_cache.cli.printable import printable
-from prefix_cache.cli.serving import json_option, log_to_stderr
+from prefix_cache.cli.common_options import json_lines_option
+from prefix_cache.cli.serving import log_to_stderr
 from prefix_cache.cli.signals import run_stoppable
+from prefix_cache.cli.terminal.printable import printable
 
 if TYPE_CHECKING:
     from prefix_cache.client import NodeEvent
@@ -48,7 +49,7 @@ class _Position(click.ParamType[tuple[int, int]]):
     help="Go on after this event, if the node still knows what followed.",
 )
 @click.option("--tokens", "with_tokens", is_flag=True, help="Print token ids, too.")
-@json_option
+@json_lines_option
 def watch(address: str, position: tuple[int, int], with_tokens: bool, as_json: bool) -> None:
     """Print every change of the blocks that a node has cached, one a line, until Ctrl-C.
 

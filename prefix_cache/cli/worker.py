@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from prefix_cache.cli.ranges import BLOCK_SIZE, NUM_BLOCKS, SecondsRange
-from prefix_cache.cli.serving import announce, json_option, log_to_stderr, until_eof_option
+from prefix_cache.cli.common_options import given_names, json_lines_option
+from prefix_cache.cli.option_types import BLOCK_SIZE, COUNT, FILE, NUM_BLOCKS, SecondsRange
+from prefix_cache.cli.serving import announce, log_to_stderr, until_eof_option
 
-_COUNT = click.IntRange(min=1)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _DTYPES = ("float32", "bfloat16", "float16")
 _NODE_SAYS = ("num_blocks", "kv_memory", "block_size", "host_blocks")
 _ENGINE = (
@@ -87,17 +85,17 @@ _ENGINE = (
     help="What a scale of FP8 KV is of; those per head and layer are calibrated.",
 )
 @click.option(
-    "--calibrate", "calibration", type=_FILE, help="UTF-8 text to calibrate FP8 scales on."
+    "--calibrate", "calibration", type=FILE, help="UTF-8 text to calibrate FP8 scales on."
 )
 @click.option(
     "--max-model-len",
-    type=_COUNT,
+    type=COUNT,
     show_default="as trained",
     help="Tokens of prompt and answer together.",
 )
-@click.option("--max-batch-tokens", type=_COUNT, default=512, help="Tokens computed in a step.")
-@click.option("--max-sequences", type=_COUNT, default=64, help="Sequences computed in a step.")
-@click.option("--max-n", type=_COUNT, default=16, help="Answers, or beams, of a request.")
+@click.option("--max-batch-tokens", type=COUNT, default=512, help="Tokens computed in a step.")
+@click.option("--max-sequences", type=COUNT, default=64, help="Sequences computed in a step.")
+@click.option("--max-n", type=COUNT, default=16, help="Answers, or beams, of a request.")
 @click.option(
     "--preemption",
     type=click.Choice(["auto", "recompute", "swap"]),
@@ -112,9 +110,7 @@ _ENGINE = (
     default=30.0,
     help="Seconds that requests wait for a node that is away.",
 )
-@click.option(
-    "--threads", type=_COUNT, show_default="one per core", help="Threads to compute with."
-)
+@click.option("--threads", type=COUNT, show_default="one per core", help="Threads to compute with.")
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
@@ -129,7 +125,7 @@ _ENGINE = (
     help="Seconds that answers get to end in.",
 )
 @until_eof_option
-@json_option
+@json_lines_option
 @click.pass_context
 def worker(
     context: click.Context,
@@ -144,11 +140,7 @@ def worker(
     Serves /v1/chat/completions, /v1/completions and /v1/models as OpenAI does, /health and
     /metrics.  SIGTERM or Ctrl-C drains it.
     """
-    given = {
-        name
-        for name in context.params
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
+    given = given_names(context)
     if options["node"] and given.intersection(_NODE_SAYS):
         raise click.UsageError("with --node, the node says which blocks there are")
     if {"num_blocks", "kv_memory"} <= given:

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from prefix_cache.cli.bench_report import print_rows
+from prefix_cache.cli.bench.report import print_rows
 from prefix_cache.cli.signals import run_stoppable
 from tests.bench.groups import GROUPS, measure_group
 from tests.bench.scale import Scale

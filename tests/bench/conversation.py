@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncGenerator
 
 from prefix_cache import BlockCache
-from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
-from prefix_cache.cli.bench_harness import Case, Sample, Side
+from prefix_cache.cli.bench.baseline import Cache, NaiveBlockCache, Sequence
+from prefix_cache.cli.bench.harness import Case, Sample, Side
 from prefix_cache.index import Prefix
 from prefix_cache.index.tokens import TOKEN_BYTES
 from tests.bench.dialogue import Dialogue

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import AsyncGenerator
 
 from prefix_cache import BlockCache
-from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
-from prefix_cache.cli.bench_harness import Case, Sample, Side, Stopwatch
+from prefix_cache.cli.bench.baseline import Cache, NaiveBlockCache, Sequence
+from prefix_cache.cli.bench.harness import Case, Sample, Side, Stopwatch
 from prefix_cache.index.block_hash import BlockHasher, HashFunction
 from prefix_cache.index.tokens import TOKEN_BYTES
 from tests.bench.prompts import BLOCK_SIZE, WHO, new_prompts, random_tokens

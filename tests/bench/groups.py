@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from prefix_cache.cli.bench_harness import Case, Row, measure
+from prefix_cache.cli.bench.harness import Case, Row, measure
 from tests.bench.conversation import conversation_cases
 from tests.bench.decode import decode_cases, hash_cases
 from tests.bench.host_tier import host_tier_cases

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncGenerator
 
 from prefix_cache import BlockCache
-from prefix_cache.cli.bench_harness import Case, Sample, Side, Stopwatch
+from prefix_cache.cli.bench.harness import Case, Sample, Side, Stopwatch
 from tests.bench.prompts import BLOCK_SIZE, WHO, new_prompts, random_tokens
 from tests.bench.scale import Scale
 

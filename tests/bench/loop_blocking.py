@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from prefix_cache.cli.bench_harness import Case, Sample
+from prefix_cache.cli.bench.harness import Case, Sample
 from prefix_cache.client import Acquire, AsyncNodeClient, Commit, NodeClient, Release
 from prefix_cache.replay.fleet import running_node
 from tests.bench.prompts import BLOCK_SIZE, WHO, new_prompts, random_tokens

@@ -11,8 +11,8 @@ import sys
 from collections.abc import AsyncGenerator, Iterable
 
 from prefix_cache import BlockCache
-from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
-from prefix_cache.cli.bench_harness import Case, Sample, Side
+from prefix_cache.cli.bench.baseline import Cache, NaiveBlockCache, Sequence
+from prefix_cache.cli.bench.harness import Case, Sample, Side
 from tests.bench.prompts import BLOCK_SIZE, WHO, new_prompts
 from tests.bench.scale import Scale
 

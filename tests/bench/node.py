@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncGenerator
 
-from prefix_cache.cli.bench_cases import node_case
-from prefix_cache.cli.bench_harness import Case, Sample, Side, Stopwatch, repeated
+from prefix_cache.cli.bench.cases import node_case
+from prefix_cache.cli.bench.harness import Case, Sample, Side, Stopwatch, repeated
 from prefix_cache.client import Acquire, Append, AsyncNodeClient, AsyncSession, Commit, Release
 from prefix_cache.client.operations import Operation
 from prefix_cache.replay.fleet import running_node

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import AsyncGenerator
 
-from prefix_cache.cli.bench_harness import Case, Sample, Side
+from prefix_cache.cli.bench.harness import Case, Sample, Side
 from prefix_cache.client import Acquire, Append, AsyncNodeClient, AsyncSession, Commit, Release
 from prefix_cache.client.results import Committed
 from prefix_cache.index import Prefix

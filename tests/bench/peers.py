@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from prefix_cache.cli.bench_harness import Case, Row, Sample, Spread, measure
-from prefix_cache.cli.bench_report import print_rows
+from prefix_cache.cli.bench.harness import Case, Row, Sample, Spread, measure
+from prefix_cache.cli.bench.report import print_rows
 from tests.bench.conversation import delta_case
 from tests.bench.memory import index_memory
 from tests.bench.node_conversation import node_conversation_cases

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from prefix_cache.cli.bench_harness import Case, Side, repeated
+from prefix_cache.cli.bench.harness import Case, Side, repeated
 from prefix_cache.client import NodeEvent
 from prefix_cache.index import Identity
 from prefix_cache.index.block_hash import BlockHasher

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from prefix_cache.cli.bench_harness import Case, Sample, Side
+from prefix_cache.cli.bench.harness import Case, Sample, Side
 from tests.bench.http_load import Load, arguments
 from tests.bench.scale import Scale
 

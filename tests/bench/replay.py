@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import xxhash
 
-from prefix_cache.cli.bench_harness import Case, repeated
+from prefix_cache.cli.bench.harness import Case, repeated
 from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.replay.formats import Request
 from prefix_cache.replay.measure.curve import cache_sizes

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Iterator
 
-from prefix_cache.cli.bench_harness import Case, Sample, Side
+from prefix_cache.cli.bench.harness import Case, Sample, Side
 from router.claims.node_claims import NodeClaims
 from router.claims.sent_text import SentText
 from router.config import NodeSpec, PoolConfig, RouterConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO
 
-from prefix_cache.cli.bench_harness import Sample
+from prefix_cache.cli.bench.harness import Sample
 
 
 class Side:

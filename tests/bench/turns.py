@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Callable
 import numpy as np
 
 from prefix_cache import BlockCache
-from prefix_cache.cli.bench_baseline import Cache, NaiveBlockCache, Sequence
-from prefix_cache.cli.bench_harness import Case, Sample, Side, Stopwatch
+from prefix_cache.cli.bench.baseline import Cache, NaiveBlockCache, Sequence
+from prefix_cache.cli.bench.harness import Case, Sample, Side, Stopwatch
 from prefix_cache.index import Event
 from prefix_cache.index.tokens import TOKEN_BYTES, Tokens
 from tests.bench.prompts import BLOCK_SIZE, WHO, new_prompts, random_tokens, unlike_from

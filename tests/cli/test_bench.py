@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from prefix_cache import BlockCache, Identity
-from prefix_cache.cli.bench_baseline import NaiveBlockCache
-from prefix_cache.cli.bench_harness import Row, Spread
-from prefix_cache.cli.bench_report import print_rows
+from prefix_cache.cli.bench.baseline import NaiveBlockCache
+from prefix_cache.cli.bench.harness import Row, Spread
+from prefix_cache.cli.bench.report import print_rows
 from tests.cli.commands import run
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from prefix_cache.cli.bench_harness import Case, Row, Sample, Side, Spread, measure
-from prefix_cache.cli.bench_report import print_rows
+from prefix_cache.cli.bench.harness import Case, Row, Sample, Side, Spread, measure
+from prefix_cache.cli.bench.report import print_rows
 
 
 def scripted(log: list[str], side: str, values: list[float]) -> Side:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from prefix_cache.cli.demo_http_report import print_report
+from prefix_cache.cli.demo.http_report import print_report
 from prefix_cache.replay.http_comparison import HttpSavings
 from prefix_cache.replay.http_player import HttpTurn
 from tests.cli.commands import run

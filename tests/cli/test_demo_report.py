@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prefix_cache.cli.demo_report import print_report, print_warnings
+from prefix_cache.cli.demo.conversations_report import print_report, print_warnings
 from prefix_cache.replay.player import Play, PlayedTurn, UnservedTurn
 from prefix_cache.replay.savings import Savings
 from prefix_cache.replay.sources import Source, mission

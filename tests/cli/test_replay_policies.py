@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from prefix_cache.cli.replay import replay
+from prefix_cache.cli.replay.command import replay
 from prefix_cache.replay.policies.policy_comparison import CONTESTANTS
 from prefix_cache.replay.policies.simulation import MakePolicy, SimulatedNode
 from router.policies import Policy

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from prefix_cache.cli.top_router import hit_rate_now, losses_in_words
+from prefix_cache.cli.top.router import hit_rate_now, losses_in_words
 from tests.cli.commands import first_line, run, running
 
 DEADLINE_S = 20.0

@@ -205,6 +205,7 @@ def test_a_page_without_memory_shows_none(tmp_path: Path) -> None:
         (["llama-3.1-8b", "--utilization", "90"], "utilization is 90.0; expected above 0"),
         (["llama-3.1-8b", "--overhead", "2GiB..1GiB"], "expected the lower end first"),
         (["llama-3.1-8b", "--overhead", "1GiB.."], "'' is no size"),
+        (["llama-3.1-8b", "--html", "/no/such/page.html"], "--html: there is no folder /no/such"),
     ],
 )
 def test_bad_input_is_told_in_one_line(arguments: list[str], problem: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from prefix_cache import Identity
-from prefix_cache.cli.top_rates import Rates, Reading, rates
+from prefix_cache.cli.top.rates import Rates, Reading, rates
 from prefix_cache.client import NodeClient
 from prefix_cache.index import Stats
 from tests.cli.commands import first_line, run, running

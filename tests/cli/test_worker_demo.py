@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prefix_cache.cli.demo_worker_report import print_report
+from prefix_cache.cli.demo.worker_report import print_report
 from prefix_cache.replay.worker_chat import WorkerChat, WorkerTurn
 from tests.cli.commands import run
 

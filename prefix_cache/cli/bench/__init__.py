@@ -1,0 +1,1 @@
+"""``prefix-cache bench``: index and node against baselines of the same run."""

@@ -1,0 +1,1 @@
+"""``prefix-cache demo``: conversations, over gRPC, over HTTP, or with workers."""

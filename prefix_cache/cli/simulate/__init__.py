@@ -1,0 +1,1 @@
+"""``prefix-cache simulate``: the figures of the PagedAttention paper, and loads of one's own."""

@@ -1,0 +1,1 @@
+"""``prefix-cache size``: how large KV is, and how many conversations fit."""
