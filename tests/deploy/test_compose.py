@@ -50,6 +50,13 @@ def test_our_services_run_without_privileges() -> None:
     for service in ours().values():
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_image_of_all_our_services_is_built_once_and_never_pulled() -> None:
+    """A service with a ``build`` of its own would build the same image again."""
+    assert [name for name, service in ours().items() if "build" in service] == ["router"]
+    assert {service["pull_policy"] for service in ours().values()} == {"never"}
 
 
 def test_files_that_are_mounted_exist() -> None:
