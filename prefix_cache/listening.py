@@ -24,7 +24,7 @@ def bind(server: aio.Server, address: str) -> str:
             _try_unix(address)
             server.add_insecure_port(address)
             return address
-        host, port = host_and_port(address)
+        host, port = host_and_port(address, "host:port, [ipv6]:port or unix:///path")
         _try_tcp(host, port)
         return f"{host}:{server.add_insecure_port(address)}"
     except CannotListen:
@@ -35,13 +35,15 @@ def bind(server: aio.Server, address: str) -> str:
         raise cannot_listen(address, str(error)) from None
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Split ``host:port`` or ``[ipv6]:port``.  Raises ``CannotListen`` for anything else."""
+def host_and_port(address: str, expected: str = "host:port or [ipv6]:port") -> tuple[str, int]:
+    """Split ``host:port`` or ``[ipv6]:port``.
+
+    Raises ``CannotListen``, which says what was ``expected``, for anything else.
+    """
     try:
         return split_host_and_port(address, lowest_port=0)
     except InvalidArgument:
-        expected = "expected host:port, [ipv6]:port or unix:///path"
-        raise cannot_listen(address, expected) from None
+        raise cannot_listen(address, f"expected {expected}") from None
 
 
 def cannot_listen(address: str, why: str) -> CannotListen:

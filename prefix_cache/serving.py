@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ async def serving(
 
 
 async def until_stopped(on_ready: Callable[[], None]) -> None:
-    """Return on SIGTERM or SIGINT; from then on another signal ends the process.
+    """Return on SIGTERM or SIGINT; from then on another one ends the process, without a word.
 
     ``on_ready`` is called once they are waited for.
     """
@@ -110,5 +111,6 @@ async def until_stopped(on_ready: Callable[[], None]) -> None:
         on_ready()
         await stop.wait()
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGTERM)
+        # Python's own handler would raise somewhere in the middle of the drain.
+        loop.add_signal_handler(signal.SIGINT, os._exit, 128 + signal.SIGINT)

@@ -27,7 +27,9 @@ from router.metrics import router_registry
 from router.prompts import BodyReader
 from router.redis_directory import redis_directory
 from router.redis_drains import sharing_drains
+from router.status import Status
 from router.watcher import Watchers
+from router.workers.asking import answering
 from router.workers.mailbox import Seat
 from router.workers.siblings import sharing
 from router.workers.supervisor import run_workers
@@ -98,15 +100,18 @@ async def running(
         watchers = Watchers(dispatcher, config)
         stack.push_async_callback(watchers.close)
         await stack.enter_async_context(discovering(dispatcher, watchers, config, file))
+        reader = BodyReader(dispatcher.pools, config.tenant_header) if config.http else None
+        registry = router_registry(dispatcher, reader, directory)
+        status = Status(dispatcher, decisions, registry, seat)
+        if seat is not None:
+            await stack.enter_async_context(answering(seat, status.answer))
         addresses = []
         if config.listen:
-            service = router_service(dispatcher, decisions, directory)
+            service = router_service(dispatcher, decisions, status, directory)
             addresses += await stack.enter_async_context(serving(service, config.listen))
-        if config.http:
-            reader = BodyReader(dispatcher.pools, config.tenant_header)
-            registry = router_registry(dispatcher, reader, directory)
+        if reader is not None:
             proxy = serving_http(
-                *(dispatcher, reader, decisions, config, registry),
+                *(dispatcher, reader, decisions, config, status),
                 directory=directory,
                 reuse_port=seat is not None,
             )
@@ -115,10 +120,13 @@ async def running(
 
 
 def router_service(
-    dispatcher: Dispatcher, decisions: Decisions, directory: Directory | None = None
+    dispatcher: Dispatcher,
+    decisions: Decisions,
+    status: Status,
+    directory: Directory | None = None,
 ) -> Service:
     """Return RouterService."""
-    servicer = RouterServicer(dispatcher, decisions, directory)
+    servicer = RouterServicer(dispatcher, decisions, status, directory)
 
     def register(server: grpc.aio.Server) -> None:
         router_pb2_grpc.add_RouterServiceServicer_to_server(servicer, server)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from prefix_cache.client import Outcome
+from prefix_cache.client import Outcome, RouteReason
 from prefix_cache.errors import InvalidArgument
+from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.v1 import router_pb2, router_pb2_grpc
 from prefix_cache.wire import unary, unary_async
 from router.decisions import Decisions
 from router.directory import Directory, follow_pin
 from router.dispatcher import Dispatcher
+from router.leaving import where_left
 from router.nodes import Node
 from router.picker import Decision
+from router.status import Status
+from router.status.counts import NodeCounts
+from router.status.explanations import Explanation, explain
 from router.token_prompt import prompt_from_wire
 from router.turn import MAX_KEY_CHARACTERS, ConversationKey, Prompt, Turn
 
@@ -19,10 +24,15 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
     """Answers the calls of RouterService; asks the ``directory`` for pins where there is one."""
 
     def __init__(
-        self, dispatcher: Dispatcher, decisions: Decisions, directory: Directory | None = None
+        self,
+        dispatcher: Dispatcher,
+        decisions: Decisions,
+        status: Status,
+        directory: Directory | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._decisions = decisions
+        self._status = status
         self._directory = directory
 
     @unary_async
@@ -69,13 +79,15 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
             self._dispatcher.not_served(route)
         return router_pb2.ReportResponse()
 
-    @unary
-    def ListNodes(  # noqa: N802
+    @unary_async
+    async def ListNodes(  # noqa: N802
         self, request: router_pb2.ListNodesRequest
     ) -> router_pb2.ListNodesResponse:
         """Tell state, load and pins of every node."""
+        counted = (await self._status.counts()).nodes
+        nodes = self._dispatcher.nodes()
         return router_pb2.ListNodesResponse(
-            nodes=[self._node_to_wire(node) for node in self._dispatcher.nodes()],
+            nodes=[self._node_to_wire(node, counted[node.name]) for node in nodes],
             policy=self._dispatcher.default_pool.config.policy,
         )
 
@@ -96,8 +108,9 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
         if request.WhichOneof("what") == "turn":
             turn = self._turn(request.turn)
             await follow_pin(self._dispatcher, self._directory, turn.conversation)
-            return _decision_to_wire(self._dispatcher.decide(turn))
-        return _decision_to_wire(self._decisions.find(request.request_id))
+            decision = self._dispatcher.decide(turn)
+            return _explanation_to_wire(explain(decision), _leaving(decision, turn.prompt))
+        return _explanation_to_wire(await self._status.explanation(request.request_id))
 
     def _turn(self, request: router_pb2.RouteRequest) -> Turn:
         pool = request.pool or self._dispatcher.default_pool.config.name
@@ -107,7 +120,7 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
             key = key._replace(conversation=f"{pool}:{key.conversation}")
         return Turn(key, _prompt(request), pool, request.model, frozenset(request.exclude))
 
-    def _node_to_wire(self, node: Node) -> router_pb2.Node:
+    def _node_to_wire(self, node: Node, counted: NodeCounts) -> router_pb2.Node:
         return router_pb2.Node(
             name=node.name,
             address=node.address,
@@ -115,11 +128,11 @@ class RouterServicer(router_pb2_grpc.RouterServiceServicer):
             in_flight=node.in_flight,
             in_flight_tokens=node.in_flight_tokens,
             conversations=self._dispatcher.holdings(node).conversations,
-            turns=node.turns,
-            prompt_tokens=node.prompt_tokens,
-            cached_tokens=node.cached_tokens,
-            failures=node.failures,
-            lost_tokens=node.lost_tokens,
+            turns=counted.turns,
+            prompt_tokens=counted.prompt_tokens,
+            cached_tokens=counted.cached_tokens,
+            failures=counted.failures,
+            lost_tokens=counted.lost_tokens,
             url=node.url,
             pool=node.pool,
             queued_prefill=node.queued_prefill,
@@ -164,25 +177,39 @@ def _outcome(request: router_pb2.ReportRequest) -> Outcome:
         ) from None
 
 
-def _decision_to_wire(decision: Decision) -> router_pb2.ExplainRouteResponse:
-    runner_up = decision.runner_up
+def _leaving(decision: Decision, prompt: Prompt) -> router_pb2.RouteLeaving | None:
+    """Where a prompt of tokens leaves what is held of it; None where none of it is."""
+    found = where_left(decision, prompt)
+    if found is None:
+        return None
+    node, left = found
+    position = left.position if left.is_token else left.position // TOKEN_BYTES
+    if not 0 < position < prompt.num_tokens:
+        return None
+    return router_pb2.RouteLeaving(node=node, position=position, differs=left.differs)
+
+
+def _explanation_to_wire(
+    explained: Explanation, leaves: router_pb2.RouteLeaving | None = None
+) -> router_pb2.ExplainRouteResponse:
     return router_pb2.ExplainRouteResponse(
-        node=decision.node.name,
-        reason=router_pb2.RouteReason.ValueType(decision.reason),
-        runner_up=runner_up.node.name if runner_up else "",
-        prompt_tokens=decision.prompt_tokens,
-        terms=decision.terms,
+        node=explained.node,
+        reason=router_pb2.RouteReason.ValueType(RouteReason[explained.reason.upper()]),
+        runner_up=explained.runner_up or "",
+        prompt_tokens=explained.prompt_tokens,
+        terms=explained.candidates[0].cost,
         candidates=[
             router_pb2.RouteCandidate(
-                node=candidate.node.name,
+                node=candidate.node,
                 cached_tokens=candidate.cached_tokens,
                 is_home=candidate.is_home,
-                cost=cost,
+                cost=candidate.cost.values(),
             )
-            for candidate, cost in zip(decision.candidates, decision.costs, strict=True)
+            for candidate in explained.candidates
         ],
         left_out=[
-            router_pb2.LeftOutNode(node=node.name, why=why) for node, why in decision.left_out
+            router_pb2.LeftOutNode(node=each.node, why=each.why) for each in explained.left_out
         ],
-        moved_from=decision.moved_from,
+        moved_from=explained.moved_from or "",
+        leaves=leaves,
     )

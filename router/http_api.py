@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from prefix_cache.client import NodeState
@@ -15,11 +15,12 @@ from prefix_cache.errors import InvalidRequest, UnknownModel, UnknownRoute
 from router.http.answers import Answer, error_answer, json_answer
 from router.http.client_connection import ClientConnection, Handler
 from router.http.exchange import Exchange
-from router.http.explaining import Explaining
+from router.http.explaining import explained
 from router.http.forwarding import Forwarding
+from router.http.pending_answer import PendingAnswer
 from router.http.request_parser import Refused, Request
 from router.prompts.body_reader import PATHS
-from router.status import conversations_document, explanation_document, nodes_document
+from router.status import Status
 
 _MODEL = b"/v1/models/"  # with its name behind it
 _CONVERSATIONS_SHOWN = 100
@@ -33,7 +34,7 @@ class HttpApi:
     def __init__(
         self,
         forwarding: Forwarding,
-        registry: CollectorRegistry,
+        status: Status,
         connections: set[ClientConnection],
     ) -> None:
         config = forwarding.config
@@ -43,22 +44,21 @@ class HttpApi:
         self.max_body_bytes = config.max_body_bytes
         self.head_timeout_s = config.head_timeout_s
         self._forwarding = forwarding
-        self._registry = registry
+        self._status = status
         get = {
-            "/health": self._health,
-            "/ready": self._ready,
-            "/metrics": self._metrics,
-            "/v1/models": self._models,
-            _MODEL.decode(): self._one_model,
-            "/nodes": self._nodes,
-            "/conversations": self._conversations,
-            "/explain": self._explain_past,
+            "/health": _at_once(self._health),
+            "/ready": _at_once(self._ready),
+            "/metrics": _soon(self._metrics),
+            "/v1/models": _at_once(self._models),
+            _MODEL.decode(): _at_once(self._one_model),
+            "/nodes": _soon(self._nodes),
+            "/conversations": _soon(self._conversations),
+            "/explain": _soon(self._explain_past),
         }
         post: dict[str, Handler] = {"/explain": self._explain_body}
         post |= {path: self._forwarder(path) for path in PATHS}
         self._handlers: dict[bytes, dict[bytes, Handler]] = {}
-        for path, answer in get.items():
-            handler = _answering(answer)
+        for path, handler in get.items():
             self._handlers[path.encode()] = {b"GET": handler, b"HEAD": handler}
         for path, handler in post.items():
             self._handlers.setdefault(path.encode(), {})[b"POST"] = handler
@@ -131,9 +131,8 @@ class HttpApi:
         document = {"ready": ready, "nodes": len(states)}
         return json_answer(document, 200 if ready else 503)
 
-    def _metrics(self, request: Request) -> Answer:
-        body = generate_latest(self._registry)
-        return Answer(200, body, CONTENT_TYPE_PLAIN_0_0_4.encode())
+    async def _metrics(self, request: Request) -> Answer:
+        return Answer(200, await self._status.metrics(), CONTENT_TYPE_PLAIN_0_0_4.encode())
 
     def _models(self, request: Request) -> Answer:
         models = [_model(name) for name in self._model_names()]
@@ -152,22 +151,21 @@ class HttpApi:
             names |= dict.fromkeys(pool.config.models or sorted(set().union(*served)))
         return list(names)
 
-    def _nodes(self, request: Request) -> Answer:
-        return json_answer(nodes_document(self._forwarding.dispatcher))
+    async def _nodes(self, request: Request) -> Answer:
+        return json_answer(await self._status.nodes())
 
-    def _conversations(self, request: Request) -> Answer:
+    async def _conversations(self, request: Request) -> Answer:
         text = _query(request).get("limit", str(_CONVERSATIONS_SHOWN))
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
             return error_answer(400, f"limit is {text[:256]!r}, expected a number", param="limit")
-        return json_answer(conversations_document(self._forwarding.dispatcher, int(text)))
+        return json_answer(await self._status.conversations(int(text)))
 
-    def _explain_past(self, request: Request) -> Answer:
+    async def _explain_past(self, request: Request) -> Answer:
         request_id = _query(request).get("id", "")
         try:
-            decision = self._forwarding.decisions.find(request_id)
+            return json_answer(await self._status.explanation(request_id))
         except UnknownRoute as error:
             return error_answer(404, str(error), param="id", code="unknown_request")
-        return json_answer(explanation_document(decision))
 
     def _explain_body(self, client: ClientConnection, request: Request) -> None:
         forwarding = self._forwarding
@@ -181,12 +179,20 @@ class HttpApi:
         except (InvalidRequest, UnknownModel) as error:
             client.answer(_bad_body(error))
         else:
-            client.under_way = Explaining(forwarding, client, request, path, turn)
+            find = partial(explained, forwarding, request, path, turn)
+            client.under_way = PendingAnswer(client, find)
 
 
-def _answering(answer: Callable[[Request], Answer]) -> Handler:
+def _at_once(answer: Callable[[Request], Answer]) -> Handler:
     def handle(client: ClientConnection, request: Request) -> None:
         client.answer(answer(request))
+
+    return handle
+
+
+def _soon(answer: Callable[[Request], Awaitable[Answer]]) -> Handler:
+    def handle(client: ClientConnection, request: Request) -> None:
+        client.under_way = PendingAnswer(client, partial(answer, request))
 
     return handle
 

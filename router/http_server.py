@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from prometheus_client import CollectorRegistry
-
 from prefix_cache.listening import cannot_listen, host_and_port
 from router.config import RouterConfig
 from router.decisions import Decisions
@@ -20,6 +18,7 @@ from router.http.measurements import Measurements
 from router.http.outbox import Outbox
 from router.http_api import HttpApi
 from router.prompts import BodyReader
+from router.status import Status
 
 _BACKLOG = 4096
 
@@ -30,7 +29,7 @@ async def serving_http(
     body_reader: BodyReader,
     decisions: Decisions,
     config: RouterConfig,
-    registry: CollectorRegistry,
+    status: Status,
     *,
     directory: Directory | None = None,
     reuse_port: bool = False,
@@ -49,7 +48,7 @@ async def serving_http(
     forwarding = Forwarding(
         dispatcher, body_reader, decisions, directory, engines, config, measurements
     )
-    api = HttpApi(forwarding, registry, connections)
+    api = HttpApi(forwarding, status, connections)
     host, port = host_and_port(config.http)
     try:
         server = await loop.create_server(
@@ -61,7 +60,7 @@ async def serving_http(
         )
     except OSError as error:
         raise cannot_listen(config.http, error.strerror or str(error)) from None
-    registry.register(measurements)
+    status.registry.register(measurements)
     try:
         yield f"http://{host}:{server.sockets[0].getsockname()[1]}"
         server.close()
@@ -70,4 +69,4 @@ async def serving_http(
         server.close()
         await api.cut_off()
         engines.close()
-        registry.unregister(measurements)
+        status.registry.unregister(measurements)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from router.turn import ConversationKey
 
-_TURNS_KEPT = 32
+TURNS_KEPT = 32
+"""Of each conversation."""
 
 
 class LedgerTurn(NamedTuple):
@@ -90,18 +93,21 @@ class Sums:
 class Account:
     """One conversation: its last turns, oldest first, and the sums of all."""
 
-    __slots__ = ("last", "sums")
+    __slots__ = ("last", "last_at", "sums")
 
     def __init__(self) -> None:
         self.sums = Sums()
-        self.last: deque[LedgerTurn] = deque(maxlen=_TURNS_KEPT)
+        self.last: deque[LedgerTurn] = deque(maxlen=TURNS_KEPT)
+        self.last_at: deque[float] = deque(maxlen=TURNS_KEPT)
+        """When each of these was entered, in seconds since the epoch."""
 
 
 class Ledger:
     """Accounts by conversation, at most ``max_accounts``: the one unused for longest goes first."""
 
-    def __init__(self, *, max_accounts: int) -> None:
+    def __init__(self, *, max_accounts: int, clock: Callable[[], float] = time.time) -> None:
         self._max_accounts = max_accounts
+        self._clock = clock
         self.accounts: OrderedDict[ConversationKey, Account] = OrderedDict()
         self.sums = Sums()
 
@@ -119,3 +125,4 @@ class Ledger:
             self.accounts.move_to_end(conversation)
         account.sums.count(turn)
         account.last.append(turn)
+        account.last_at.append(self._clock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -49,18 +49,38 @@ def router_registry(
     reader: BodyReader | None = None,
     directory: Directory | None = None,
 ) -> CollectorRegistry:
-    """Return what a scrape of the router collects.
+    """Return what the router counts; with several workers each counts its own.
 
     ``reader`` is that of its proxy and ``directory`` what it shares with others, where it has
     them.
     """
     registry = CollectorRegistry()
-    registry.register(_State(dispatcher, reader, directory))
+    registry.register(_Counted(dispatcher, reader, directory))
     return registry
 
 
-class _State(Collector):
-    """What the router knows of itself at any time."""
+class FleetMetrics(Collector):
+    """How the nodes are and what load they have: all workers know it alike."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def collect(self) -> Iterator[Metric]:
+        """Return everything, for a scrape."""
+        nodes = list(self._dispatcher.nodes())
+        by_state = _gauge("nodes", "Nodes by state.", labels=["pool", "state"])
+        counts = Counter((node.pool, node.state) for node in nodes)
+        for pool in self._dispatcher.pools:
+            for state in NodeState:
+                by_state.add_metric([pool, state.name.lower()], counts[pool, state])
+        yield by_state
+        yield from _of_nodes(nodes, _gauge, _NODE_GAUGES)
+        pinned = len(self._dispatcher.conversations)
+        yield _gauge("pins", "Conversations that have a home.", pinned)
+
+
+class _Counted(Collector):
+    """What the router counted since it started."""
 
     def __init__(
         self, dispatcher: Dispatcher, reader: BodyReader | None, directory: Directory | None
@@ -71,7 +91,7 @@ class _State(Collector):
 
     def collect(self) -> Iterator[Metric]:
         dispatcher, sums = self._dispatcher, self._dispatcher.ledger.sums
-        yield from self._of_nodes(list(dispatcher.nodes()))
+        yield from _of_nodes(list(dispatcher.nodes()), _counter, _NODE_COUNTERS)
         decisions = _counter("decisions", "Turns routed, by why to that node.", labels=["reason"])
         for reason, count in dispatcher.decisions_by_reason.items():
             decisions.add_metric([reason.name.lower()], count)
@@ -100,7 +120,6 @@ class _State(Collector):
             "Turns whose engine did not say how much was cached.",
             sums.turns_without_word,
         )
-        yield _gauge("pins", "Conversations that have a home.", len(dispatcher.conversations))
         if self._reader is not None:
             yield _counter(
                 "not_tokenized",
@@ -110,19 +129,17 @@ class _State(Collector):
         if self._directory is not None:
             yield from _of_redis(self._directory)
 
-    def _of_nodes(self, nodes: list[Node]) -> Iterator[Metric]:
-        by_state = _gauge("nodes", "Nodes by state.", labels=["pool", "state"])
-        counts = Counter((node.pool, node.state) for node in nodes)
-        for pool in self._dispatcher.pools:
-            for state in NodeState:
-                by_state.add_metric([pool, state.name.lower()], counts[pool, state])
-        yield by_state
-        for make, fields in ((_gauge, _NODE_GAUGES), (_counter, _NODE_COUNTERS)):
-            for name, (meaning, value) in fields.items():
-                metric = make(name, meaning, labels=["pool", "node"])
-                for node in nodes:
-                    metric.add_metric([node.pool, node.name], value(node))
-                yield metric
+
+def _of_nodes(
+    nodes: list[Node],
+    make: Callable[..., CounterMetricFamily | GaugeMetricFamily],
+    fields: Mapping[str, tuple[str, Callable[[Node], float]]],
+) -> Iterator[Metric]:
+    for name, (meaning, value) in fields.items():
+        metric = make(name, meaning, labels=["pool", "node"])
+        for node in nodes:
+            metric.add_metric([node.pool, node.name], value(node))
+        yield metric
 
 
 def _of_redis(directory: Directory) -> Iterator[Metric]:

@@ -27,7 +27,7 @@ def test_an_address_to_reach_and_one_to_listen_on_are_read_alike(
 def test_what_is_no_address_is_neither(address: str) -> None:
     with pytest.raises(InvalidArgument, match="expected HOST:PORT"):
         split_host_and_port(address)
-    with pytest.raises(CannotListen, match="expected host:port"):
+    with pytest.raises(CannotListen, match=r"expected host:port or \[ipv6\]:port$"):
         host_and_port(address)
 
 

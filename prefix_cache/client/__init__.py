@@ -31,6 +31,7 @@ from prefix_cache.client.routes import (
     Route,
     RouteCandidate,
     RouteExplanation,
+    RouteLeaving,
     RoutePrompt,
     RouteReason,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "Route",
     "RouteCandidate",
     "RouteExplanation",
+    "RouteLeaving",
     "RoutePrompt",
     "RouteReason",
     "RouterClient",

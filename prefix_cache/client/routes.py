@@ -103,8 +103,25 @@ class RouteCandidate:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteLeaving:
+    """Where a prompt leaves what the node that is believed to hold most of it holds.
+
+    ``position`` is the first token that is not held; of a node that tells its blocks, the first
+    one of the first block that is not.  ``differs``: something else was sent there instead, not
+    nothing more; None: of blocks that cannot be known.
+    """
+
+    node: str
+    position: int
+    differs: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class RouteExplanation:
-    """How a turn was or would be decided.  ``left_out`` says why not, by node."""
+    """How a turn was or would be decided.  ``left_out`` says why not, by node.
+
+    ``leaves`` is known of a turn that is not sent, with a prompt of which something is held.
+    """
 
     node: str
     reason: RouteReason
@@ -114,6 +131,7 @@ class RouteExplanation:
     candidates: tuple[RouteCandidate, ...]
     left_out: dict[str, str]
     moved_from: str
+    leaves: RouteLeaving | None = None
 
 
 def route_to_wire(
@@ -195,7 +213,13 @@ def read_explanation(message: router_pb2.ExplainRouteResponse) -> RouteExplanati
         ),
         left_out={each.node: each.why for each in message.left_out},
         moved_from=message.moved_from,
+        leaves=_read_leaving(message.leaves) if message.HasField("leaves") else None,
     )
+
+
+def _read_leaving(message: router_pb2.RouteLeaving) -> RouteLeaving:
+    differs = message.differs if message.HasField("differs") else None
+    return RouteLeaving(message.node, message.position, differs)
 
 
 def _read_node(message: router_pb2.Node) -> NodeStatus:

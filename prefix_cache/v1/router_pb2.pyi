@@ -478,6 +478,7 @@ class ExplainRouteResponse(_message.Message):
     CANDIDATES_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
     MOVED_FROM_FIELD_NUMBER: _builtins.int
+    LEAVES_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """Node chosen."""
     reason: Global___RouteReason.ValueType
@@ -500,6 +501,10 @@ class ExplainRouteResponse(_message.Message):
     def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOutNode]:
         """Nodes that could not."""
 
+    @_builtins.property
+    def leaves(self) -> Global___RouteLeaving:
+        """Of a turn to decide now, with a prompt of which something is held: where that ends."""
+
     def __init__(
         self,
         *,
@@ -511,14 +516,51 @@ class ExplainRouteResponse(_message.Message):
         candidates: _abc.Iterable[Global___RouteCandidate] | None = ...,
         left_out: _abc.Iterable[Global___LeftOutNode] | None = ...,
         moved_from: _builtins.str = ...,
+        leaves: Global___RouteLeaving | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leaves", b"leaves"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "left_out", b"left_out", "moved_from", b"moved_from", "node", b"node", "prompt_tokens", b"prompt_tokens", "reason", b"reason", "runner_up", b"runner_up", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "leaves", b"leaves", "left_out", b"left_out", "moved_from", b"moved_from", "node", b"node", "prompt_tokens", b"prompt_tokens", "reason", b"reason", "runner_up", b"runner_up", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainRouteResponse: _TypeAlias = ExplainRouteResponse  # noqa: Y015
+
+@_typing.final
+class RouteLeaving(_message.Message):
+    """Where a prompt leaves what the node that is believed to hold most of it holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    DIFFERS_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    """Name of the node."""
+    position: _builtins.int
+    """First token that is not held there; of a node that tells its blocks, the first one of the
+    first block that is not.
+    """
+    differs: _builtins.bool
+    """Whether something else was sent there instead, rather than nothing more; absent: of blocks
+    that cannot be known.
+    """
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        position: _builtins.int = ...,
+        differs: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_differs", b"_differs", "differs", b"differs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_differs", b"_differs", "differs", b"differs", "node", b"node", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__differs: _TypeAlias = _typing.Literal["differs"]  # noqa: Y015
+    _WhichOneofArgType__differs: _TypeAlias = _typing.Literal["_differs", b"_differs"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__differs) -> _WhichOneofReturnType__differs | None: ...
+
+Global___RouteLeaving: _TypeAlias = RouteLeaving  # noqa: Y015
 
 @_typing.final
 class RouteCandidate(_message.Message):

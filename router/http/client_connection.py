@@ -92,7 +92,8 @@ class ClientConnection(asyncio.Protocol):
         """How large the present body has to be for its deadline to move on."""
         self._goes_on = False
         self._reads = True
-        self._can_write = True
+        self.can_write = True
+        """Unless the client has yet to read much of what was sent."""
         self._closes = False
         """After the present answer."""
         self._is_closing = False
@@ -197,15 +198,19 @@ class ClientConnection(asyncio.Protocol):
         if self.under_way is not None:
             self.under_way.client_gone()
 
+    def eof_received(self) -> None:
+        """Send what was answered before the client ended its side; the connection ends with it."""
+        self._outbox.flush()
+
     def pause_writing(self) -> None:
         """Hold back what makes answers longer."""
-        self._can_write = False
+        self.can_write = False
         if self.under_way is not None:
             self.under_way.pause()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._can_write = True
+        self.can_write = True
         if self.under_way is not None:
             self.under_way.resume()
         else:
@@ -222,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
         if self._goes_on:
             return
         complete = self._parser.complete
-        if self._is_free() and self._can_write and not self._is_closing:
+        if self._is_free() and self.can_write and not self._is_closing:
             if complete:
                 self._goes_on = True
                 self._serve(complete.pop(0))

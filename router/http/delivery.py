@@ -75,6 +75,8 @@ class Delivery:
         self._client.under_way = self
         if not is_whole:
             engine.hand_over(self)
+            if not self._client.can_write:  # the answer before this one is still to be read
+                self.pause()
         try:
             self._pass_on([self._head], piece, is_whole)
             self._report_beginning(engine.status)

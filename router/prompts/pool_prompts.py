@@ -13,8 +13,9 @@ import xxhash
 from prefix_cache.errors import InvalidArgument
 from prefix_cache.index.identity import Identity
 from prefix_cache.index.tokens import TOKEN_BYTES
-from router.claims.node_claims import NodeClaims, block_size_of
+from router.claims.node_claims import block_size_of
 from router.fleet import Pool
+from router.leaving import where_left
 from router.picker import Decision
 from router.prompts.bodies import Body, Place
 from router.prompts.rendering import Rendering, load_rendering
@@ -87,14 +88,10 @@ class PoolPrompts:
 
         None where none holds anything that begins like it.
         """
-        held = [
-            (candidate.cached_tokens, candidate.node.claims.leaves(prompt), candidate.node.name)
-            for candidate in decision.candidates
-            if isinstance(candidate.node.claims, NodeClaims)
-        ]
-        if not held:
+        found = where_left(decision, prompt)
+        if found is None:
             return None
-        _, left, node = max(held, key=lambda each: (each[0], each[1].position))
+        node, left = found
         if left.is_token:
             block_end = min(left.position + prompt.block_size, prompt.num_tokens)
             place = self._place(body, block_end - 1)

@@ -54,7 +54,11 @@ def cache() -> BlockCache:
     return BlockCache(num_blocks=8)
 
 
-@pytest.mark.parametrize(("tokens", "error", "named"), BAD_TOKENS, ids=lambda value: repr(value))
+@pytest.mark.parametrize(
+    ("tokens", "error", "named"),
+    BAD_TOKENS,
+    ids=[f"{type(tokens).__name__}: {named}" for tokens, _, named in BAD_TOKENS],
+)
 @pytest.mark.parametrize("call", ["match", "acquire", "append"])
 def test_bad_tokens_are_named(
     cache: BlockCache, call: str, tokens: Any, error: type[PrefixCacheError], named: str

@@ -10,7 +10,7 @@ import pytest
 from prefix_cache.errors import UnknownRoute
 from router.decisions import MAX_CANDIDATES, Decisions
 from router.dispatcher import Dispatcher
-from router.status import in_words
+from router.status.explanations import in_words
 from tests.router.dispatching import dispatcher_over, key, remember_texts, turn
 
 

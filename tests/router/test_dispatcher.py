@@ -13,7 +13,7 @@ from router.conversations import Pin
 from router.dispatcher import Dispatcher
 from router.nodes import Home
 from router.open_routes import OpenRoute
-from router.status import explanation_document
+from router.status.explanations import explain
 from router.turn import ConversationKey, Prompt, Turn
 from tests.router.clock import Clock
 from tests.router.dispatching import (
@@ -54,7 +54,7 @@ def test_nothing_is_recorded_until_the_node_accepts_the_turn(dispatcher: Dispatc
     claims = remember_texts(dispatcher)
     for _ in range(2):
         asked = turn(text=b"hello")
-        first, second = (explanation_document(dispatcher.decide(asked)) for _ in range(2))
+        first, second = (explain(dispatcher.decide(asked)) for _ in range(2))
         assert first == second
         route = dispatcher.route(asked)
         assert route.decision.reason is RouteReason.NEW
@@ -349,7 +349,7 @@ def test_scoring_a_prompt_twice_gives_one_answer_and_records_nothing(
     before = {name: list(each.texts) for name, each in claims.items()}
 
     asked = turn(text=b"hello")
-    first, second = (explanation_document(dispatcher.decide(asked)) for _ in range(2))
+    first, second = (explain(dispatcher.decide(asked)) for _ in range(2))
 
     assert first == second
     assert {name: each.texts for name, each in claims.items()} == before

@@ -10,26 +10,33 @@ from typing import Any, TypeAlias
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 
 from prefix_cache.client import (
     AsyncRouterClient,
+    NodeEvent,
     NodeState,
     NodeStatus,
     Outcome,
+    RouteLeaving,
     RoutePrompt,
     RouteReason,
 )
 from prefix_cache.client.routes import route_to_wire
 from prefix_cache.errors import InvalidArgument, NoNodeAvailable, UnknownRoute
 from prefix_cache.index import BlockCache, ExtraKey, Identity
-from prefix_cache.serving import serving
+from prefix_cache.serving import Service, serving
 from prefix_cache.v1 import node_pb2, router_pb2, router_pb2_grpc
 from router.app import router_service
+from router.claims.node_claims import NodeClaims
+from router.claims.sent_text import SentText
+from router.claims.text_tree import TextTree
 from router.config import PoolConfig, RouterConfig
 from router.conversations import Pin
 from router.decisions import Decisions
-from router.directory import DirectoryCounts
+from router.directory import Directory, DirectoryCounts
 from router.dispatcher import Dispatcher
+from router.status import Status
 from router.token_prompt import prompt_from_wire
 from router.turn import ConversationKey, Prompt
 from tests.node.nodes import status_of
@@ -60,7 +67,7 @@ def decisions() -> Decisions:
 
 @pytest.fixture
 async def address(dispatcher: Dispatcher, decisions: Decisions) -> AsyncIterator[str]:
-    async with serving(router_service(dispatcher, decisions), ["127.0.0.1:0"]) as (address,):
+    async with serving(service_of(dispatcher, decisions), ["127.0.0.1:0"]) as (address,):
         yield address
 
 
@@ -68,6 +75,13 @@ async def address(dispatcher: Dispatcher, decisions: Decisions) -> AsyncIterator
 async def router(address: str) -> AsyncIterator[AsyncRouterClient]:
     async with AsyncRouterClient(address) as client:
         yield client
+
+
+def service_of(
+    dispatcher: Dispatcher, decisions: Decisions, directory: Directory | None = None
+) -> Service:
+    status = Status(dispatcher, decisions, CollectorRegistry())
+    return router_service(dispatcher, decisions, status, directory)
 
 
 async def in_flight(router: AsyncRouterClient) -> Counter[str]:
@@ -257,6 +271,43 @@ async def test_a_prompt_given_by_its_tokens_goes_where_they_are_held(
     assert dispatcher.unhashable == 0
 
 
+async def test_it_is_told_at_which_token_a_prompt_leaves_what_was_sent(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    texts = TextTree()
+    for node in dispatcher.nodes():
+        node.claims = NodeClaims(SentText(node.name, 1_000, texts))
+    sent = list(range(64))
+    route = await router.route("chat", prompt=RoutePrompt(WHO, sent))
+    await router.report(route.route_id, Outcome.OK)
+
+    async def leaves(tokens: list[int]) -> RouteLeaving | None:
+        return (await router.explain("new", prompt=RoutePrompt(WHO, tokens))).leaves
+
+    assert await leaves([*sent[:37], 256, *sent[38:]]) == RouteLeaving(route.node, 37, differs=True)
+    assert await leaves([*sent, 7]) == RouteLeaving(route.node, 64, differs=False)
+    assert await leaves(sent) is None
+    assert await leaves([7, *sent]) is None
+    assert (await router.explain("new", 100)).leaves is None
+    assert (await router.explain_request(str(route.route_id))).leaves is None
+
+
+async def test_of_a_node_that_tells_its_blocks_a_prompt_leaves_the_first_that_it_has_not(
+    router: AsyncRouterClient, dispatcher: Dispatcher
+) -> None:
+    tokens = list(range(64))
+    stored: list[Any] = []
+    cache = BlockCache(num_blocks=16, on_event=stored.append)
+    cache.commit(cache.acquire(WHO, tokens), 64)
+    claims = NodeClaims(SentText("f", 1_000, TextTree()))
+    claims.held.apply(NodeEvent(1, 1, stored[0]))
+    dispatcher.node("f").claims = claims
+
+    explained = await router.explain("new", prompt=RoutePrompt(WHO, [*tokens[:37], 7, 7]))
+
+    assert explained.leaves == RouteLeaving("f", 32, differs=None)
+
+
 def test_keys_over_tokens_change_their_hashes() -> None:
     """As at a node: a picture's key goes into the blocks it touches, and unknown ones end reuse."""
     tokens = list(range(64))
@@ -329,7 +380,7 @@ async def test_one_conversation_in_two_pools_has_a_home_in_each() -> None:
     pools = (PoolConfig(name="chat", nodes=specs("ab")), PoolConfig(name="code", nodes=specs("cd")))
     dispatcher = Dispatcher(RouterConfig(pools=pools))
     answer_all(dispatcher)
-    service = router_service(dispatcher, Decisions(max_decisions=1))
+    service = service_of(dispatcher, Decisions(max_decisions=1))
     reasons = []
     async with (
         serving(service, ["127.0.0.1:0"]) as (address,),
@@ -374,7 +425,7 @@ async def test_pins_of_other_routers_are_followed_and_one_who_gives_up_is_not_ro
     """F056, F059: who cancels while the directory is asked leaves nothing behind."""
     shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0, 0.0)})
     async with (
-        serving(router_service(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
+        serving(service_of(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
         AsyncRouterClient(address) as router,
     ):
         given_up = asyncio.create_task(router.route("chat", 100))
@@ -431,7 +482,7 @@ async def test_a_turn_is_explained_by_the_pins_of_other_routers(
     shared = SharedPins({CHAT: Pin(dispatcher.node("f").home, 300, 0.0, 0.0)})
     shared.may_answer.set()
     async with (
-        serving(router_service(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
+        serving(service_of(dispatcher, decisions, shared), ["127.0.0.1:0"]) as (address,),
         AsyncRouterClient(address) as router,
     ):
         explained = await router.explain("chat", 100)
@@ -444,7 +495,7 @@ async def test_a_turn_of_no_conversation_is_explained_as_the_next_one_is_routed(
     policy: str,
 ) -> None:
     dispatcher = dispatcher_over("abc", policy=policy)
-    service = router_service(dispatcher, Decisions(max_decisions=1))
+    service = service_of(dispatcher, Decisions(max_decisions=1))
     explained, routed = [], []
     async with (
         serving(service, ["127.0.0.1:0"]) as (address,),

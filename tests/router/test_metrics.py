@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from prefix_cache.client import NodeEvent
 from prefix_cache.index import Cleared
@@ -12,7 +12,7 @@ from router.claims.text_tree import TextTree
 from router.conversations import Pin
 from router.directory import DirectoryCounts
 from router.dispatcher import Dispatcher
-from router.metrics import router_registry
+from router.metrics import FleetMetrics, router_registry
 from router.prompts import BodyReader
 from router.turn import ConversationKey
 from tests.prometheus import described, documented, values
@@ -32,9 +32,14 @@ class SilentDirectory:
     def put_pin(self, key: ConversationKey, pin: Pin) -> None: ...
 
 
+def served(dispatcher: Dispatcher, counted: CollectorRegistry) -> str:
+    """What all workers know alike, and what this one counted."""
+    return (generate_latest(FleetMetrics(dispatcher)) + generate_latest(counted)).decode()
+
+
 def scrape(dispatcher: Dispatcher) -> dict[str, float]:
     """Values by name without the common prefix."""
-    found = values(generate_latest(router_registry(dispatcher)).decode())
+    found = values(served(dispatcher, router_registry(dispatcher)))
     return {name.removeprefix("prefix_cache_router_"): value for name, value in found.items()}
 
 
@@ -42,7 +47,7 @@ def test_what_is_served_is_what_the_document_says() -> None:
     dispatcher = dispatcher_over("ab")
     registry = router_registry(dispatcher, BodyReader(dispatcher.pools), SilentDirectory())
 
-    assert described(generate_latest(registry).decode()) == documented("Metrics of a router")
+    assert described(served(dispatcher, registry)) == documented("Metrics of a router")
 
 
 def test_without_redis_nothing_is_said_of_it() -> None:

@@ -19,6 +19,7 @@ from router.dispatcher import Dispatcher
 from router.http_server import serving_http
 from router.nodes import Node
 from router.prompts import BodyReader
+from router.status import Status
 from tests.router.http.engines import Engine, running_engine
 from tests.router.http.eventually import DEADLINE_S, eventually
 
@@ -74,7 +75,7 @@ async def running_proxy(
         BodyReader(dispatcher.pools),
         decisions,
         config,
-        registry or CollectorRegistry(),
+        Status(dispatcher, decisions, registry or CollectorRegistry()),
         directory=directory,
         grace_s=grace_s,
     ) as url:

@@ -19,20 +19,16 @@ async def test_it_expires_once() -> None:
 
 async def test_it_moves_on_and_back() -> None:
     loop = asyncio.get_running_loop()
-    expired: list[float] = []
-    deadline = Deadline(loop, lambda: expired.append(loop.time()))
+    expired: asyncio.Queue[float] = asyncio.Queue()
+    deadline = Deadline(loop, lambda: expired.put_nowait(loop.time()))
     started = loop.time()
     deadline.set(0.01)
     deadline.set(0.1)
-    await asyncio.sleep(0.05)
-    assert expired == []
-    await asyncio.sleep(0.1)
-    [at] = expired
-    assert at - started >= 0.099
+    assert await asyncio.wait_for(expired.get(), 10) - started >= 0.099
     deadline.set(1000)
     deadline.set(0.01)
-    await asyncio.sleep(0.05)
-    assert len(expired) == 2
+    await asyncio.wait_for(expired.get(), 10)
+    assert expired.empty()
 
 
 async def test_cleared_or_closed_it_does_not_expire() -> None:

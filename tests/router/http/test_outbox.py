@@ -71,6 +71,19 @@ async def test_what_one_connection_says_stays_in_order(
     assert b"".join(data for _, data in written) == b"1234"
 
 
+async def test_only_little_waits(outbox: Outbox, written: list[tuple[str, bytes]]) -> None:
+    """Else a client that does not read would be noticed when a lot has been read for it."""
+    a, b = Wire("a", written), Wire("b", written)
+    most = b"x" * 65_536
+    outbox.put(a, (b"1",))
+    outbox.put(b, (most,))
+    assert written == [("a", b"1")]
+    outbox.put(b, (b"2",))
+    assert written == [("a", b"1"), ("b", most), ("b", b"2")]
+    outbox.put(b, (most,))
+    assert len(written) == 3
+
+
 async def test_who_is_about_to_close_sends_what_waits_first(
     outbox: Outbox, written: list[tuple[str, bytes]]
 ) -> None:

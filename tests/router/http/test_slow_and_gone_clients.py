@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from prefix_cache.client import NodeState
+from router.http.client_connection import ClientConnection
+from router.http_api import HttpApi
 from tests.router.http.engines import (
     STREAM_END,
     STREAM_HEAD,
@@ -18,6 +21,7 @@ from tests.router.http.engines import (
     chunk,
     hangs,
     running_engine,
+    waits_for,
     whole,
 )
 from tests.router.http.eventually import eventually
@@ -163,6 +167,54 @@ async def test_an_engine_waits_for_a_client_that_reads_slowly() -> None:
         assert (await client.answer()).body == LARGE
         await proxy.settles()
         assert proxy.node("a").turns == 1
+
+
+async def test_an_answer_waits_for_the_one_before_it_to_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To send that one can prove too much when the next request is under way already."""
+    connections: list[ClientConnection] = []
+    take_note = HttpApi.opened
+
+    def opened(api: HttpApi, connection: ClientConnection) -> None:
+        connections.append(connection)
+        take_note(api, connection)
+
+    monkeypatch.setattr(HttpApi, "opened", opened)
+    go_on = asyncio.Event()
+    async with proxy_and_engines(1) as (proxy, [engine]), client_of(proxy) as client:
+        engine.next_ones = [waits_for(go_on, answers(whole(LARGE)))]
+        answer = asyncio.ensure_future(client.ask(post()))
+        await eventually(lambda: len(engine.received) == 1)
+        [connection] = connections
+        connection.pause_writing()
+        go_on.set()
+        await eventually(lambda: engine.open_connections[0].get_write_buffer_size() > 0)
+        assert await _level_of(engine.open_connections[0]) > 10_000_000
+        connection.resume_writing()
+        assert (await answer).body == LARGE
+        await proxy.settles()
+
+
+async def test_what_was_answered_before_a_client_ended_its_side_arrives() -> None:
+    """In one turn of the loop: answers to two clients, and the end of the second one."""
+    async with (
+        proxy_and_engines(1) as (proxy, [engine]),
+        client_of(proxy) as one,
+        client_of(proxy) as other,
+    ):
+        engine.otherwise = hangs()
+        for count, client in enumerate((one, other), 1):
+            client.send(post())
+            await eventually(lambda count=count: len(engine.received) == count)  # type: ignore[misc]
+        for transport in engine.open_connections:
+            transport.write(whole(b"{}"))
+        with socket.socket(fileno=os.dup(other.transport.get_extra_info("socket").fileno())) as end:
+            end.shutdown(socket.SHUT_WR)
+        assert (await other.answer()).body == b"{}"
+        assert await other.is_closed()
+        assert (await one.answer()).body == b"{}"
+        await proxy.settles()
 
 
 async def test_a_client_that_does_not_read_at_all_is_given_up() -> None:

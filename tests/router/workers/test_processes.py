@@ -22,6 +22,7 @@ from prefix_cache.client import AsyncRouterClient
 from prefix_cache.testing import Engine, Faults, running_engine
 from tests.cli.commands import first_line, run, running
 from tests.processes import children, is_running
+from tests.prometheus import values
 
 DEADLINE_S = 20.0
 
@@ -189,6 +190,88 @@ async def test_a_node_told_to_drain_is_left_by_every_worker() -> None:
             assert time.monotonic() < deadline, "a worker still sends turns there"
             nodes = {(await ask(opened.url, chat, 2))[0] for chat in homes}
             quiet = 0 if "a" in nodes else quiet + 1
+
+
+async def scrape(url: str) -> dict[str, float]:
+    """Ask over a connection of its own, which any worker may take."""
+    async with aiohttp.ClientSession(url) as session, session.get("/metrics") as answer:
+        return values(await answer.text())
+
+
+def total(scraped: dict[str, float], name: str) -> float:
+    """The sum over nodes and workers."""
+    return sum(value for key, value in scraped.items() if key.startswith(f"{name}{{"))
+
+
+async def test_every_worker_tells_of_all() -> None:
+    async with workers(3) as opened:
+        ids = [f"request-{number}" for number in range(24)]
+        async with aiohttp.ClientSession(
+            opened.url, connector=aiohttp.TCPConnector(force_close=True)
+        ) as session:
+            for number, request_id in enumerate(ids):
+                message = {"role": "user", "content": f"{number}"}
+                async with session.post(
+                    "/v1/chat/completions",
+                    json={"model": "test", "messages": [message]},
+                    headers={"X-Session-ID": f"chat-{number % 4}", "X-Request-ID": request_id},
+                ) as answer:
+                    assert answer.status == 200
+
+            for _ in range(6):
+                now = await scrape(opened.url)
+                assert now["prefix_cache_router_workers_answering"] == 3
+                assert total(now, "prefix_cache_router_turns_total") == 24
+                assert total(now, "prefix_cache_router_http_answers_total") == 24
+                assert now["prefix_cache_router_pins"] == 4
+            answered = [value for key, value in now.items() if "http_answers_total{" in key]
+            assert len(answered) > 1, "one worker took all connections"
+
+            for request_id in ids:
+                async with session.get("/explain", params={"id": request_id}) as answer:
+                    assert answer.status == 200, f"{request_id} is not found"
+            for _ in range(6):
+                async with session.get("/conversations") as answer:
+                    shown = (await answer.json())["conversations"]
+                assert [each["conversation"] for each in shown] == [
+                    *("chat-3", "chat-2", "chat-1", "chat-0")
+                ]
+                assert [each["sums"]["turns"] for each in shown] == [6, 6, 6, 6]
+
+        async with AsyncRouterClient(opened.grpc) as client:
+            assert sum(node.turns for node in (await client.list_nodes())[1]) == 24
+            for request_id in ids:
+                assert (await client.explain_request(request_id)).node in "abcd"
+        done = await asyncio.to_thread(run, "top", "--once", "--json", "--router", opened.url)
+        assert json.loads(done.stdout)["sums"]["turns"] == 24
+
+
+async def test_a_worker_that_was_killed_counts_anew_and_the_others_go_on() -> None:
+    async with workers(2) as opened:
+        for number in range(16):
+            await ask(opened.url, f"chat-{number}", 1)
+        before = turns_by_worker(await scrape(opened.url))
+        killed = max(opened.workers)
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: not is_running(killed))
+
+        deadline = time.monotonic() + DEADLINE_S
+        while (now := await scrape(opened.url))["prefix_cache_router_workers_answering"] < 2:
+            assert time.monotonic() < deadline, "it was not started again"
+            await asyncio.sleep(0.01)
+
+    (first, second), after = before, turns_by_worker(now)
+    assert first + second == 16
+    assert after in ([0, second], [first, 0])
+
+
+def turns_by_worker(scraped: dict[str, float]) -> list[float]:
+    """What each of two has served."""
+    turns = {key: value for key, value in scraped.items() if "router_turns_total{" in key}
+    return [
+        sum(value for key, value in turns.items() if f"worker={worker}}}" in key)
+        for worker in range(2)
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2])

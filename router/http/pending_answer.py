@@ -1,0 +1,51 @@
+"""An answer of the router itself that has to wait for others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from router.http.answers import Answer
+
+if TYPE_CHECKING:
+    from router.http.client_connection import ClientConnection
+
+_log = logging.getLogger(__name__)
+
+
+class PendingAnswer:
+    """Answers ``client`` with what ``find`` comes back with, soon and without a deadline."""
+
+    def __init__(self, client: ClientConnection, find: Callable[[], Awaitable[Answer]]) -> None:
+        self._client = client
+        self._find = find
+        self._task = asyncio.get_running_loop().create_task(self._answer())
+        self._task.add_done_callback(self._done)
+
+    async def _answer(self) -> None:
+        self._client.answer(await self._find())
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("internal error", exc_info=error)
+            self._client.abort()
+
+    def client_gone(self) -> None:
+        """Nobody waits for it any more."""
+        self._task.cancel()
+
+    def cut_off(self) -> None:
+        """The router has to end."""
+        self._task.cancel()
+        self._client.abort()
+
+    def expired(self) -> None:
+        """No deadline was set: others answer soon or not at all."""
+
+    def pause(self) -> None:
+        """The answer is one piece."""
+
+    def resume(self) -> None:
+        """The answer is one piece."""
