@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 from prefix_cache.listening import cannot_listen, host_and_port
 from router.config import RouterConfig
@@ -63,10 +63,26 @@ async def serving_http(
     status.registry.register(measurements)
     try:
         yield f"http://{host}:{server.sockets[0].getsockname()[1]}"
+        await _let_in(connections)
         server.close()
+        await asyncio.sleep(0)  # what has been sent already is served, too
         await api.drain(grace_s)
     finally:
         server.close()
         await api.cut_off()
         engines.close()
         status.registry.unregister(measurements)
+
+
+async def _let_in(connections: Collection[ClientConnection]) -> None:
+    """Wait until those are ``connections`` who the system told that they are connected.
+
+    The loop takes one of them in a turn, and tells of it in the next; those it has not taken when
+    it listens no longer are lost.
+    """
+    for _ in range(_BACKLOG):
+        known = len(connections)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if len(connections) <= known:
+            break

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
-# In bytes, of all connections together.  So what is read ahead of a client that does not read is
-# in its transport, which says when it is too much, before the next read.
+# In bytes, of all connections together.  The transport of a client that does not read has to know
+# of what waits, or does not say that it is too much before more is read for it.
 _WAITS_AT_MOST = 65_536
 
 
@@ -22,7 +23,7 @@ class Outbox:
         self._loop = loop
         self._has_sent = False
         """In the present turn of the loop."""
-        self._waiting: list[tuple[asyncio.WriteTransport, Sequence[bytes]]] = []
+        self._waiting: deque[tuple[asyncio.WriteTransport, Sequence[bytes]]] = deque()
         self._bytes_waiting = 0
 
     def put(self, transport: asyncio.WriteTransport, pieces: Sequence[bytes]) -> None:
@@ -39,12 +40,12 @@ class Outbox:
 
     def flush(self) -> None:
         """Send all that waits, for who is about to close."""
-        waiting, self._waiting = self._waiting, []
-        self._bytes_waiting = 0
-        for transport, pieces in waiting:
+        while self._waiting:
+            transport, pieces = self._waiting.popleft()
             if not transport.is_closing():
                 transport.writelines(pieces)
+        self._bytes_waiting = 0
 
     def _end_turn(self) -> None:
-        self._has_sent = False
         self.flush()
+        self._has_sent = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -49,21 +50,56 @@ async def test_a_stream_under_way_ends_whole_and_idle_connections_at_once() -> N
         busy.close()
 
 
+async def test_requests_that_are_there_when_the_proxy_ends_are_served() -> None:
+    async with running_engine() as engine:
+        running = running_proxy([engine])
+        proxy = await running.__aenter__()
+        clients = [await _open(proxy.port) for _ in range(5)]
+        for client in clients:
+            await client.ask(get("/health"))
+        for client in clients:
+            client.send(post())
+        await running.__aexit__(None, None, None)
+        for client in clients:
+            got = await client.answer()
+            assert (got.status, got.headers["connection"]) == (200, "close")
+            client.close()
+
+
+def _first_line(client: socket.socket) -> bytes:
+    with client, client.makefile("rb") as answer:
+        return answer.readline()
+
+
+async def test_who_is_connected_but_not_yet_let_in_when_the_proxy_ends_is_served() -> None:
+    async with running_engine() as engine:
+        running = running_proxy([engine])
+        proxy = await running.__aenter__()
+        # The loop has no turn before the end: it is the system that connects them.
+        clients = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(20)]
+        for client in clients:
+            client.sendall(post())
+        await running.__aexit__(None, None, None)
+        assert [_first_line(client) for client in clients] == [b"HTTP/1.1 200 OK\r\n"] * 20
+
+
 async def test_an_answer_given_while_the_proxy_ends_says_so() -> None:
     go_on = asyncio.Event()
     async with running_engine() as engine:
         engine.next_ones = [waits_for(go_on, engine.otherwise)]
         running = running_proxy([engine])
         proxy = await running.__aenter__()
-        client = await _open(proxy.port)
+        idle, client = await _open(proxy.port), await _open(proxy.port)
+        await idle.ask(get("/health"))
         client.send(post())
         await eventually(lambda: len(engine.received) == 1)
         closing = asyncio.ensure_future(running.__aexit__(None, None, None))
-        await asyncio.sleep(0)
+        assert await idle.is_closed()  # so it is about to end
         go_on.set()
         got = await client.answer()
         assert (got.status, got.headers["connection"]) == (200, "close")
         await closing
+        idle.close()
         client.close()
 
 

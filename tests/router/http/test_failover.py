@@ -57,7 +57,7 @@ UNAVAILABLE = {
 async def test_the_request_goes_to_another_node_as_it_was(name: str) -> None:
     fields = b"X-Request-ID: r1\r\nAuthorization: Bearer k\r\n"
     async with (
-        proxy_and_engines(2, first_byte_timeout_s=0.1) as (proxy, engines),
+        proxy_and_engines(2, first_byte_timeout_s=0.3) as (proxy, engines),
         client_of(proxy) as client,
     ):
         home = (await client.ask(post(fields=fields))).headers["x-prefix-cache-node"]

@@ -310,11 +310,11 @@ async def test_a_client_that_is_silent_between_requests_is_left_alone() -> None:
 
 async def test_a_body_in_slow_pieces_is_served() -> None:
     body = chat_body("x" * 20_000)
-    async with proxy_and_engines(1, head_timeout_s=0.2) as (proxy, _), client_of(proxy) as client:
+    async with proxy_and_engines(1, head_timeout_s=0.5) as (proxy, _), client_of(proxy) as client:
         client.send(request(b"Content-Length: %d\r\n" % len(body), b""))
         for i in range(0, len(body), 2000):
             client.send(body[i : i + 2000])
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.06)
         assert (await client.answer()).status == 200
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -18,9 +18,11 @@ class Wire(asyncio.WriteTransport):
         self._name = name
         self._written = written
         self._is_closed = False
+        self.on_written: Callable[[], None] = lambda: None
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self._written.append((self._name, b"".join(list_of_data)))
+        self.on_written()
 
     def is_closing(self) -> bool:
         return self._is_closed
@@ -69,6 +71,23 @@ async def test_what_one_connection_says_stays_in_order(
     outbox.put(wire, (b"4",))
     await asyncio.sleep(0)
     assert b"".join(data for _, data in written) == b"1234"
+
+
+async def test_what_is_said_while_it_sends_comes_after_what_waits(
+    outbox: Outbox, written: list[tuple[str, bytes]]
+) -> None:
+    """A transport that can take more says so as it is written to, and gets the next answer."""
+    a, b = Wire("a", written), Wire("b", written)
+
+    def says_more() -> None:
+        b.on_written = lambda: None
+        outbox.put(b, (b"4",))
+
+    b.on_written = says_more
+    for wire, piece in ((a, b"1"), (b, b"2"), (b, b"3")):
+        outbox.put(wire, (piece,))
+    await asyncio.sleep(0)
+    assert written == [("a", b"1"), ("b", b"2"), ("b", b"3"), ("b", b"4")]
 
 
 async def test_only_little_waits(outbox: Outbox, written: list[tuple[str, bytes]]) -> None:
