@@ -72,6 +72,10 @@ class MalformedFile(InvalidArgument, reason="MALFORMED_FILE"):
     """An input file cannot be read; names the file and the line."""
 
 
+class CutShort(MalformedFile, reason="CUT_SHORT"):
+    """A packed input file ends too early, or goes wrong; what is before that line was read."""
+
+
 class UnsupportedModel(InvalidArgument, reason="UNSUPPORTED_MODEL"):
     """A model computes what the worker does not; names what was found and what is supported."""
 
@@ -179,6 +183,10 @@ class Draining(Unavailable, reason="DRAINING"):
 
 class EngineEnded(Unavailable, reason="ENGINE_ENDED"):
     """Nobody listens at the engine's port: its process is gone, and its cache with it."""
+
+
+class WorkerReplaced(Unavailable, reason="WORKER_REPLACED"):
+    """Another worker has taken the cache node over; this one will not serve any more."""
 
 
 class NoNodeAvailable(Unavailable, reason="NO_NODE_AVAILABLE"):

@@ -92,6 +92,7 @@ def test_every_error_has_a_code_or_never_travels() -> None:
     never_travel = {
         "CANNOT_LISTEN",
         "CORRUPT_BLOCK",
+        "CUT_SHORT",
         "ENGINE_ENDED",
         "EVENT_GAP",
         "MISSING_EXTRA",
@@ -99,6 +100,7 @@ def test_every_error_has_a_code_or_never_travels() -> None:
         "MISSING_TENSORS",
         "UNSUPPORTED_MODEL",
         "VALUE_OUT_OF_RANGE",
+        "WORKER_REPLACED",
     }
     assert set(PrefixCacheError.by_reason) == set(CODES) | never_travel
 
@@ -116,7 +118,6 @@ def test_huge_values_are_clipped_to_what_headers_hold() -> None:
         (StatusCode.UNAVAILABLE, "connection refused", errors.Unavailable),
         (StatusCode.CANCELLED, "", errors.Unavailable),
         (StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", errors.DeadlineExceeded),
-        (StatusCode.UNIMPLEMENTED, "Method not found!", errors.Unsupported),
         (StatusCode.INVALID_ARGUMENT, "no", errors.InvalidArgument),
         (
             StatusCode.RESOURCE_EXHAUSTED,
@@ -134,6 +135,18 @@ def test_a_status_without_our_details_becomes_the_nearest_error(
     assert type(error) is expected
     assert str(error) == f"node:1: {details or code.name}"
     assert error.details == {"address": "node:1", "code": code.name}
+
+
+def test_a_call_that_the_peer_does_not_have_is_told_with_the_likely_reason() -> None:
+    error = error_from_rpc(
+        aio.AioRpcError(StatusCode.UNIMPLEMENTED, details="Method not found!"), "node:1"
+    )
+    assert type(error) is errors.Unsupported
+    assert str(error) == (
+        "node:1: this call is not offered there, which may be the address of a router where that "
+        "of a cache node is expected, or the reverse"
+    )
+    assert error.details == {"address": "node:1", "code": "UNIMPLEMENTED"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from contextlib import suppress
 from itertools import islice
 
 from prefix_cache.errors import UnknownCopy
+from prefix_cache.index.results import Copies
 from prefix_cache.node.node import Node, Withdrawal
+from prefix_cache.node.quotas import Holding
 from prefix_cache.v1 import node_pb2
 
 
@@ -17,11 +19,15 @@ class OwedCopies:
     Only that owner acknowledges them.  What it does not acknowledge in time is withdrawn, and so
     is what is left when the owner ends: their blocks and slots are used for something else then,
     and whoever comes late with them is told ``UnknownCopy``.
+
+    The blocks that they load stay taken until then.  So they count as held by the client, also
+    once their sequence has ended.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._timeouts: dict[int, asyncio.TimerHandle] = {}
+        self._outliving: dict[int, tuple[Holding, int]] = {}
 
     def add(self, copy_id: int) -> None:
         """Wait for the copies of a reply; 0: it has none."""
@@ -30,6 +36,12 @@ class OwedCopies:
             self._timeouts[copy_id] = loop.call_later(
                 self._node.config.copy_timeout_s, self._withdraw, copy_id, "timeout"
             )
+
+    def outlive(self, copies: Copies, holding: Holding) -> None:
+        """A sequence has ended: ``holding`` keeps the blocks of its ``copies`` that are owed."""
+        if copies.copy_id in self._timeouts and copies.copy_id not in self._outliving:
+            self._outliving[copies.copy_id] = holding, len(copies.loads)
+            holding.blocks += len(copies.loads)
 
     def acknowledge(
         self, word: node_pb2.AcknowledgeCopiesRequest | node_pb2.AcknowledgeOperation
@@ -62,3 +74,6 @@ class OwedCopies:
         if timeout is None:
             raise UnknownCopy(f"copy {copy_id} is not pending", copy_id=copy_id)
         timeout.cancel()
+        if copy_id in self._outliving:
+            holding, blocks = self._outliving.pop(copy_id)
+            holding.blocks -= blocks

@@ -14,7 +14,8 @@ class Holding:
     """What one client holds: a session, or all unary callers of one host.
 
     ``blocks`` are those its block tables name, one that two of them name counted twice.  That
-    follows from the client's own calls alone, not from what happens to be cached.
+    follows from the client's own calls alone, not from what happens to be cached.  Blocks that are
+    still being loaded when their sequence ends count until the copies are acknowledged.
     """
 
     sequences: int = 0
@@ -67,7 +68,7 @@ class Quotas:
                 )
             return ClientLimit(
                 f"this client holds {held} {what} and needs {more} more, "
-                f"one client may hold {limit}: release something first",
+                f"one client may hold {limit}: release or acknowledge something first",
                 what=what,
                 held=held,
                 needed=more,

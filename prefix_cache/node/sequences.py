@@ -100,6 +100,7 @@ class NumberedSequences:
         sequence, holding = self._sequences.pop(number)
         holding.sequences -= 1
         holding.blocks -= self._node.blocks_for(sequence.num_tokens)
+        self.copies.outlive(sequence.copies, holding)
         self._node.release(sequence)
 
     def _find(self, number: int) -> tuple[Sequence, Holding]:

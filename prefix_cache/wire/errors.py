@@ -61,6 +61,12 @@ _CLASSES = {
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
 }
 
+# gRPC says "Method not found!" there.
+_NOT_OFFERED = (
+    "this call is not offered there, which may be the address of a router where that of a cache "
+    "node is expected, or the reverse"
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -92,7 +98,10 @@ def error_from_rpc(error: grpc.RpcError, address: str) -> PrefixCacheError:
     info = _error_info(error)
     if info is not None and info.reason in PrefixCacheError.by_reason:
         return _rebuild(info.reason, error.details() or "", dict(info.metadata))
-    text = f"{address}: {error.details() or error.code().name}"
+    said = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        said = _NOT_OFFERED
+    text = f"{address}: {said}"
     return _class_without_info(error)(text, address=address, code=error.code().name)
 
 

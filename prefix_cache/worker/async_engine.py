@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Self, TypeVar
 
@@ -15,6 +16,9 @@ from prefix_cache.worker.request import GenerationRequest, RequestOutput
 
 _Result = TypeVar("_Result")
 _Arrived = asyncio.Queue[RequestOutput | PrefixCacheError]
+
+# An engine without work looks so often at what has become of its cache.
+_LOOK_EVERY_S = 1.0
 
 
 class AsyncEngine:
@@ -58,22 +62,26 @@ class AsyncEngine:
 
     @asynccontextmanager
     async def answering(
-        self, request: GenerationRequest
+        self, requests: Sequence[GenerationRequest]
     ) -> AsyncIterator[AsyncIterator[RequestOutput]]:
-        """Have a request answered while the context is open; leaving it earlier aborts it.
+        """Have requests answered while the context is open; leaving it earlier aborts them.
 
-        Its value yields what steps bring, until all answers have ended.  It raises what
-        ``Engine.add`` raises, what an answer ended with, and Unavailable after a failure.
+        Its value yields what steps bring, until all answers have ended; these are numbered through
+        in the order of the requests.  It raises what ``Engine.add`` raises, what an answer ended
+        with, and Unavailable after a failure.
         """
         if not self.is_well:
             raise _failure()
-        arrived = self._arrived[request.id] = _Arrived()
-        self._change(partial(self._add, request))
+        arrived = _Arrived()
+        for request in requests:
+            self._arrived[request.id] = arrived
+            self._change(partial(self._add, request))
         try:
-            yield _outputs(arrived, request.params.n)
+            yield _outputs(arrived, requests)
         finally:
-            del self._arrived[request.id]
-            self._change(partial(self.engine.abort, request.id))
+            for request in requests:
+                del self._arrived[request.id]
+                self._change(partial(self.engine.abort, request.id))
 
     async def _step_on(self) -> None:
         try:
@@ -85,13 +93,19 @@ class AsyncEngine:
                     for output in await self._in_thread(self.engine.step):
                         if output.id in self._arrived:
                             self._arrived[output.id].put_nowait(output.error or output)
-                else:
-                    await self._changed.wait()
+                elif not await self._is_changed_within(_LOOK_EVERY_S):
+                    await self._in_thread(self.engine.look)
                 self._changed.clear()
         except Exception:
             for arrived in self._arrived.values():
                 arrived.put_nowait(_failure())
             raise
+
+    async def _is_changed_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await self._changed.wait()
+        return False
 
     def _change(self, change: Callable[[], None]) -> None:
         self._changes.append(change)
@@ -108,13 +122,19 @@ class AsyncEngine:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-async def _outputs(arrived: _Arrived, unfinished: int) -> AsyncIterator[RequestOutput]:
+async def _outputs(
+    arrived: _Arrived, requests: Sequence[GenerationRequest]
+) -> AsyncIterator[RequestOutput]:
+    first_index, unfinished = {}, 0
+    for request in requests:
+        first_index[request.id] = unfinished
+        unfinished += request.params.n
     while unfinished:
         output = await arrived.get()
         if isinstance(output, PrefixCacheError):
             raise output
         unfinished -= output.finish_reason is not None
-        yield output
+        yield replace(output, index=first_index[output.id] + output.index)
 
 
 def _failure() -> Unavailable:

@@ -8,7 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 
 from prefix_cache.client import CacheSession
-from prefix_cache.errors import IdentityMismatch, PrefixCacheError
+from prefix_cache.errors import (
+    IdentityMismatch,
+    PrefixCacheError,
+    WorkerReplaced,
+    WorkerRestarted,
+)
 from prefix_cache.kv.pool import KVPool
 
 _LOG = logging.getLogger(__name__)
@@ -24,6 +29,7 @@ class CacheLink:
 
     The pauses between attempts to open another one grow from 0.05 s to 2 s.  ``down_since`` is
     when the last session broke, in seconds of ``time.monotonic``; None while one is open.
+    Once the cache is another worker's, no session is opened any more: ``WorkerReplaced``.
     """
 
     def __init__(self, open_session: SessionFactory, pool: KVPool) -> None:
@@ -33,14 +39,35 @@ class CacheLink:
         self._session: CacheSession | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._retry_at = 0.0
+        self._replaced_by: WorkerRestarted | None = None
         self.down_since: float | None = None
+
+    def replaced(self) -> WorkerReplaced | None:
+        """Return an error that says so once another worker has taken the cache over."""
+        by = self._replaced_by
+        if by is None:
+            return None
+        return WorkerReplaced(f"this worker was replaced: {by}", **by.details)
+
+    def check_not_replaced(self) -> None:
+        """Raise what ``replaced`` returns."""
+        error = self.replaced()
+        if error is not None:
+            raise error
+
+    def look(self) -> None:
+        """Raise what has become of the open session, if there is one."""
+        if self._session is not None:
+            self._session.step([])
 
     def open(self) -> CacheSession:
         """Return the open session; open one if there is none.
 
         Waits until it is time for another attempt, 2 s at the most.  Raises what the attempt
-        fails with, and IdentityMismatch for a cache of other blocks than the pool's.
+        fails with, IdentityMismatch for a cache of other blocks than the pool's, and
+        WorkerReplaced.
         """
+        self.check_not_replaced()
         if self._session is not None:
             return self._session
         time.sleep(max(0.0, self._retry_at - time.monotonic()))
@@ -55,8 +82,12 @@ class CacheLink:
 
     def broke(self, error: PrefixCacheError) -> None:
         """Opening a session failed, or something in it: close it; its sequences are gone."""
-        _LOG.warning("the session with the cache broke: %s", error)
         self.close()
+        if isinstance(error, WorkerRestarted):
+            _LOG.error("another worker has taken the cache over, this one ends its work: %s", error)
+            self._replaced_by = error
+            return
+        _LOG.warning("the session with the cache broke: %s", error)
         now = time.monotonic()
         if self.down_since is None:
             self.down_since = now

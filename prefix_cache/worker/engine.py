@@ -57,7 +57,8 @@ class Engine:
 
     ``open_session`` opens a session with the cache: ``lambda: nullcontext(LocalSession(cache))``
     for one in this process, ``node_sessions`` for a node.  When a session breaks, all that runs
-    is preempted, and resumed in the next one.
+    is preempted, and resumed in the next one.  When another worker has taken the node over, all
+    requests fail, and ``WorkerReplaced`` is what ``check_not_replaced`` and ``add`` raise.
 
     Warns of a ``max_model_len`` that is longer than what the model was trained on.
     """
@@ -90,8 +91,9 @@ class Engine:
         """Take on a request.
 
         Raises PromptTooLarge, InvalidTokens or InvalidArgument for one that can never be served,
-        or whose id another one has.
+        or whose id another one has, and WorkerReplaced.
         """
+        self._link.check_not_replaced()
         self.limits.check(request)
         if self._scheduler.find(request.id) is not None:
             raise InvalidArgument(f"request {request.id!r} is under way already", id=request.id)
@@ -113,9 +115,25 @@ class Engine:
         """Return what the live sequences hold of the KV memory."""
         return memory_use(self._scheduler.sequences(), self._block_size)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another worker has taken the cache over: nothing is served any more."""
+        return self._link.replaced() is not None
+
+    def check_not_replaced(self) -> None:
+        """Raise WorkerReplaced once another worker has taken the cache over."""
+        self._link.check_not_replaced()
+
     def open(self) -> None:
         """Open the session with the cache now, not with the first request; raises what fails."""
         self._link.open()
+
+    def look(self) -> None:
+        """Notice what has become of the session with the cache, for when there is no work."""
+        try:
+            self._link.look()
+        except PrefixCacheError as error:
+            self._link.broke(error)
 
     def close(self) -> None:
         """End the session with the cache."""
@@ -137,7 +155,7 @@ class Engine:
         except PrefixCacheError as error:
             self._link.broke(error)
             self._scheduler.preempt_all()
-            outputs += self._lose_patience(error)
+            outputs += self._give_up(error)
         else:
             outputs += self._take(answers)
             shares = self._scheduler.shares()
@@ -232,12 +250,15 @@ class Engine:
         self.stats.generated_tokens += sum(len(output.token_ids) for output in outputs)
         return outputs
 
-    def _lose_patience(self, error: PrefixCacheError) -> list[RequestOutput]:
-        """End the requests that have waited too long for the cache to come back."""
+    def _give_up(self, error: PrefixCacheError) -> list[RequestOutput]:
+        """End the requests that have waited too long for the cache to come back, or in vain."""
         now, outputs = time.monotonic(), []
         for group in self._scheduler.waiting:
             waited = now - max(self._link.down_since or now, group.request.arrival)
-            if waited >= self.config.patience_s:
+            replaced = self._link.replaced()
+            if replaced is not None:
+                outputs += group.end("error", replaced)
+            elif waited >= self.config.patience_s:
                 away = Unavailable(f"the cache is away for {waited:.1f} s: {error}")
                 outputs += group.end("error", away)
         return outputs

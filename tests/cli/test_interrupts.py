@@ -73,7 +73,17 @@ def test_a_demo_that_is_killed_takes_its_processes_with_it(long_file: Path) -> N
         wait_until(lambda: not any(is_running(pid) for pid in started))
 
 
-@pytest.mark.parametrize("module", ["click", "prefix_cache.cli.commands", "numpy", "rich.table"])
+# Runs before the command: Python imports this by itself.
+INTERRUPT_AT_THE_END = """
+import atexit, os, signal
+
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["prefix_cache.errors", "click", "prefix_cache.cli.commands", "numpy", "rich.table"]
+)
 def test_ctrl_c_while_it_still_loads_ends_it_without_a_traceback(
     tmp_path: Path, module: str
 ) -> None:
@@ -83,6 +93,16 @@ def test_ctrl_c_while_it_still_loads_ends_it_without_a_traceback(
         out, err = demo.communicate(timeout=30)
     assert demo.returncode == 130
     assert (out, err) == ("", "")
+
+
+def test_ctrl_c_when_it_has_done_its_work_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    """It comes while Python ends: the process is gone then, as if it had never heard of signals."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT_AT_THE_END)
+    with running("size", "llama-3.1-8b", PYTHONPATH=str(tmp_path)) as size:
+        out, err = size.communicate(timeout=30)
+    assert size.returncode == -signal.SIGINT
+    assert out.startswith("llama-3.1-8b")
+    assert err == ""
 
 
 def test_a_second_ctrl_c_does_not_disturb_the_cleaning_up(long_file: Path) -> None:

@@ -102,6 +102,17 @@ def test_bad_prompts_exit_with_2(address: str, arguments: list[str], complaint: 
     assert "Traceback" not in done.stderr
 
 
+def test_the_address_of_a_router_is_said_to_be_one() -> None:
+    listen = ("--listen", "127.0.0.1:0", "--json")
+    with running("router", "--node", "a=127.0.0.1:1", *listen) as router:
+        [address] = json.loads(first_line(router))["addresses"]
+        for command in ("match", "explain"):
+            done = run(command, "--node", address, "hello")
+            assert done.returncode == 1
+            assert done.stderr.startswith(f"error: {address}: this call is not offered there, ")
+            assert "the address of a router" in done.stderr
+
+
 def test_an_address_that_is_none_is_bad_input() -> None:
     done = run("match", "--node", "", "hello")
     assert done.returncode == 2

@@ -106,7 +106,7 @@ def test_requests_of_a_file_that_cannot_be_served_are_left_out_and_counted(tmp_p
     [
         (b"", "it is empty"),
         (
-            gzip.compress(b"ContextTokens,GeneratedTokens\n" + b"100,20\n" * 99)[:40],
+            gzip.compress(b"ContextTokens,GeneratedTokens\n" + b"100,20\n" * 99, mtime=0)[:40],
             "no whole gzip stream",
         ),
         (b"ContextTokens,GeneratedTokens\n100,20\n100,many\n", "line 3: answer length"),
@@ -190,17 +190,22 @@ def test_ctrl_c_keeps_the_figures_that_are_done(
     assert page.read_text("utf-8").count("Figure 13: ") == 2
 
 
-def test_ctrl_c_keeps_the_allocators_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupt(monkeypatch: pytest.MonkeyPatch, allocator: str) -> None:
+    """Let Ctrl-C come in the first run with this allocator."""
     real = Experiment.serve
 
     def interrupted(
         self: Experiment, on: Server, load: Load, rate: float, by: str, **more: Any
     ) -> Any:
-        if by == "paged":
+        if by == allocator:
             raise KeyboardInterrupt
         return real(self, on, load, rate, by, **more)
 
     monkeypatch.setattr(Experiment, "serve", interrupted)
+
+
+def test_ctrl_c_keeps_the_allocators_that_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt(monkeypatch, "paged")
     done = CliRunner().invoke(commands, ["simulate", "waste", "--json", *QUICK])
     assert done.exit_code == 130
     assert [one["allocator"] for one in json.loads(done.stdout)["allocators"]] == [
@@ -208,6 +213,39 @@ def test_ctrl_c_keeps_the_allocators_that_are_done(monkeypatch: pytest.MonkeyPat
         "pow2",
         "oracle",
     ]
+
+
+def test_ctrl_c_keeps_the_rates_that_were_found_on_a_page_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, "oracle")
+    page = tmp_path / "rates.html"
+    done = CliRunner().invoke(
+        commands, ["simulate", "rates", "--json", "--html", str(page), *QUICK]
+    )
+    assert (done.exit_code, done.stderr) == (
+        130,
+        "stopped: what was done until then is all there is\n",
+    )
+    found = json.loads(done.stdout)["allocators"]
+    assert [(one["allocator"], one["paged_by_it"]) for one in found] == [
+        ("reserve_max", None),
+        ("pow2", None),
+    ]
+    assert page.read_text("utf-8").endswith("</html>\n")
+    assert "oracle" not in page.read_text("utf-8")
+
+
+def test_ctrl_c_before_any_rate_is_found_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, "reserve_max")
+    page = tmp_path / "rates.html"
+    done = CliRunner().invoke(
+        commands, ["simulate", "rates", "--json", "--html", str(page), *QUICK]
+    )
+    assert (done.exit_code, done.output) == (130, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_the_page_of_a_figure_reads_well_in_a_browser(tmp_path: Path) -> None:

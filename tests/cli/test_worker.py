@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.commands import first_line, run, running
+from tests.node.nodes import wait_until
 
 PROMPT = "Once upon a time" * 10
 
@@ -37,6 +39,15 @@ def complete(url: str, **fields: Any) -> Any:
     body = {"model": "stories260K", "prompt": PROMPT, "temperature": 0, **fields}
     with urlopen(Request(f"{url}/v1/completions", json.dumps(body).encode())) as answer:
         return json.load(answer)
+
+
+def listens(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_worker_says_where_it_listens_and_at_the_end_what_it_did(model: str) -> None:
@@ -63,6 +74,21 @@ def test_an_answer_under_way_is_given_whole_when_the_worker_is_to_end(model: str
         assert process.wait(30) == 0
     assert rest.endswith("data: [DONE]\n\n")
     assert rest.count('"finish_reason":"length"') == 1
+
+
+def test_a_second_ctrl_c_cuts_the_answers_under_way_without_a_traceback(model: str) -> None:
+    with worker(model, "--max-model-len", "8192", "--num-blocks", "600") as (process, url):
+        body = {"model": "stories260K", "prompt": "Once", "max_tokens": 8000, "ignore_eos": True}
+        request = Request(f"{url}/v1/completions", json.dumps({**body, "stream": True}).encode())
+        with urlopen(request) as answer:
+            answer.readline()
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: not listens(url))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.count("\n") == 1
+    assert "WARNING max_model_len" in err
 
 
 def test_a_node_beside_it_keeps_account_of_its_blocks(model: str, tmp_path: Path) -> None:
@@ -122,7 +148,7 @@ def test_a_length_beyond_the_trained_one_is_warned_of(model: str) -> None:
         (["--kv-dtype", "fp8_e4m3", "--kv-scales", "layer"], 2, "a text to calibrate on"),
         (["--max-n", "9", "--max-sequences", "8"], 2, "max_n is 9, expected at most max_sequences"),
         (["--device", "abacus"], 2, "device 'abacus' cannot be used"),
-        (["--http", "nowhere"], 1, "cannot listen on 'nowhere'"),
+        (["--http", "unix:///run/w.sock"], 1, "expected host:port or [ipv6]:port\n"),
         (["--node", "127.0.0.1:1"], 1, "127.0.0.1:1"),
     ],
 )

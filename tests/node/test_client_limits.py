@@ -6,6 +6,7 @@ import pytest
 
 from prefix_cache import Identity
 from prefix_cache.client import (
+    Acknowledge,
     Acquire,
     AcquiredSequence,
     Append,
@@ -29,6 +30,8 @@ from prefix_cache.node import Node, NodeConfig
 from prefix_cache.node.quotas import Holding, Holdings
 from prefix_cache.node.sequences import NumberedSequences
 from prefix_cache.v1 import node_pb2
+from tests.node.client_processes import eventually
+from tests.node.host_tiers import CHAT, evict_the_chat, tiers
 from tests.node.nodes import running_node
 
 WHO = Identity("m")
@@ -172,6 +175,47 @@ async def test_an_expired_lease_gives_its_share_back() -> None:
             while (await client.stats()).live_sequences:
                 pass
         assert running.node.leases_expired == 3
+
+
+async def test_blocks_count_while_they_are_loaded_for_a_sequence_that_has_ended() -> None:
+    async with (
+        tiers(max_blocks_per_client=8) as running,
+        AsyncNodeClient(running.address) as client,
+    ):
+        async with client.session() as session:
+            offloads = await evict_the_chat(session)
+            await session.step([Acknowledge(offloads.copy_id)])
+        loading = await client.acquire(WHO, CHAT)
+        assert len(loading.copies.loads) == 6
+        await client.release(loading.id)
+        with pytest.raises(ClientLimit, match="holds 6 blocks and needs 3 more"):
+            await client.acquire(WHO, [1] * 12)
+        await client.acknowledge(loading.copies.copy_id)
+        whole = await client.acquire(WHO, CHAT)
+        await client.acknowledge(whole.copies.copy_id)
+        await client.release(whole.id)
+        await client.acquire(WHO, [1] * 32)
+        assert running.node.quotas.refusals == 1
+
+
+async def test_loads_that_are_never_acknowledged_count_until_they_are_withdrawn() -> None:
+    async with (
+        tiers(max_blocks_per_client=16, copy_timeout_s=1.0) as running,
+        AsyncNodeClient(running.address) as client,
+    ):
+        async with client.session() as session:
+            offloads = await evict_the_chat(session)
+            await session.step([Acknowledge(offloads.copy_id)])
+        loading = await client.acquire(WHO, CHAT)
+        fork = await client.fork(loading.id)
+        await client.release(loading.id)
+        await client.release(fork)
+        with pytest.raises(ClientLimit, match="holds 6 blocks and needs 11 more"):
+            await client.acquire(WHO, [1] * 44)
+        await eventually(lambda: running.node.withdrawn_copies["timeout"] == 1)
+        whole = await client.acquire(WHO, [1] * 32)
+        with pytest.raises(ClientLimit, match="holds 8 blocks and needs 9 more"):
+            await client.append(whole.id, [1] * 36)
 
 
 async def test_a_step_of_too_many_operations_ends_the_session_and_none_is_carried_out() -> None:

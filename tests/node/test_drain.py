@@ -115,12 +115,17 @@ def test_sequences_that_do_not_end_are_cut_off_after_the_grace() -> None:
                 session.step([Commit(1, 1)])
 
 
-def test_a_second_signal_ends_the_node_whatever_is_left() -> None:
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)]
+)
+def test_a_second_signal_ends_the_node_whatever_is_left(
+    number: signal.Signals, exit_code: int
+) -> None:
     with node_process() as node, NodeClient(node.address) as client:
         client.acquire(WHO, [1])
-        tell_to_end(node, client, signal.SIGTERM)
-        node.signal(signal.SIGTERM)
-        assert node.wait() == -signal.SIGTERM
+        tell_to_end(node, client, number)
+        node.signal(number)
+        assert node.wait() == exit_code
 
 
 def test_a_client_of_a_node_that_is_gone_gets_unavailable() -> None:

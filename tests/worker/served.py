@@ -35,7 +35,9 @@ class Client:
         async with self.http.post(path, json={"model": MODEL, **body}) as answer:
             return answer.status, await answer.json()
 
-    async def complete(self, prompt: str | list[int], **body: Any) -> Any:
+    async def complete(
+        self, prompt: str | list[int] | list[str] | list[list[int]], **body: Any
+    ) -> Any:
         """The answer to a prompt: the likeliest, for as long as was asked for."""
         fields = {"temperature": 0, "ignore_eos": True, "return_token_ids": True, **body}
         status, answer = await self.post(TEXT, prompt=prompt, **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from openai.types.chat import ChatCompletionMessageParam
 
@@ -47,6 +48,49 @@ async def test_a_prompt_of_token_ids_is_answered_as_its_text_is(shared_data: Pat
         of_ids = await client.complete([1, 403, 407, 261, 378], max_tokens=11)
         of_text = await client.complete(HEAD, max_tokens=11)
     assert of_ids["choices"] == of_text["choices"]
+
+
+async def test_several_prompts_are_answered_at_once_in_their_order(shared_data: Path) -> None:
+    prompts = [HEAD, "The little girl", HEAD * 8]
+    async with served(shared_data) as client:
+        alone = [await client.complete(prompt, n=2, seed=3, max_tokens=9) for prompt in prompts]
+        together = await client.complete(prompts, n=2, seed=3, max_tokens=9)
+        [ids] = {tuple(one["choices"][0]["prompt_token_ids"]) for one in alone[:1]}
+        of_ids = await client.complete([list(ids), list(ids)], max_tokens=9)
+    choices = [choice for one in alone for choice in one["choices"]]
+    assert [choice["index"] for choice in together["choices"]] == [0, 1, 2, 3, 4, 5]
+    assert [{**choice, "index": 0} for choice in together["choices"]] == [
+        {**choice, "index": 0} for choice in choices
+    ]
+    assert [choice["text"] for choice in of_ids["choices"]] == [
+        ", there was a little girl named"
+    ] * 2
+    assert together["usage"]["completion_tokens"] == 54
+    assert together["usage"]["prompt_tokens"] == sum(one["usage"]["prompt_tokens"] for one in alone)
+    assert cached(together) == 32
+
+
+async def test_several_prompts_are_streamed_each_under_its_index(shared_data: Path) -> None:
+    prompts = [HEAD, "The little girl"]
+    async with served(shared_data) as client:
+        completions = client.openai.completions
+        settings: Any = {
+            "model": MODEL,
+            "prompt": prompts,
+            "max_tokens": 9,
+            "temperature": 0,
+            "stream_options": {"include_usage": True},
+        }
+        whole = await completions.create(**{**settings, "stream_options": None})
+        texts, usage = ["", ""], None
+        async for chunk in await completions.create(**settings, stream=True):
+            usage = chunk.usage
+            for choice in chunk.choices:
+                texts[choice.index] += choice.text
+    assert texts == [choice.text for choice in whole.choices]
+    assert texts[0] != texts[1]
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (11, 18)
 
 
 async def test_an_answer_handed_on_as_ids_is_cached_but_for_its_last_token(

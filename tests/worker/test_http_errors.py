@@ -10,6 +10,7 @@ import pytest
 
 from prefix_cache.worker.engine_config import EngineConfig
 from prefix_cache.worker.tokenizer import Tokenizer
+from tests.testing.engines import until
 from tests.worker.served import CHAT, MODEL, TEXT, served
 
 ASKED = [{"role": "user", "content": "Hi"}]
@@ -27,6 +28,9 @@ TOOL = {"type": "function", "function": {"name": "look"}}
         (TEXT, {"prompt": []}, "prompt", "the prompt is empty, expected at least one token"),
         (TEXT, {"prompt": [-1]}, "prompt", ">= 0"),
         (TEXT, {"prompt": [1, 512]}, "prompt", "512, expected 0"),
+        (TEXT, {"prompt": ["a", 1]}, "prompt", "a list of token ids and of prompts, expected one"),
+        (TEXT, {"prompt": [[1], [-1]]}, "prompt", ">= 0"),
+        (TEXT, {"prompt": ["a"] * 513}, "prompt", "513 prompts, expected at most 512"),
         (TEXT, {"prompt": "a", "max_tokens": 0}, "max_tokens", ">= 1"),
         (TEXT, {"prompt": "a", "max_tokens": 511}, "max_tokens", "at most 510 fit"),
         (TEXT, {"prompt": "a", "temperature": 2.5}, "temperature", "2.5, expected a number from"),
@@ -189,6 +193,19 @@ async def test_a_stream_that_cannot_begin_has_a_status_of_its_own(shared_data: P
         with pytest.raises(openai.BadRequestError, match="n is 3, expected at most 2") as raised:
             await client.openai.completions.create(model=MODEL, prompt="a", n=3, stream=True)
     assert raised.value.param == "n"
+
+
+async def test_one_of_several_prompts_that_cannot_be_answered_fails_them_all(
+    shared_data: Path,
+) -> None:
+    async with served(shared_data) as client:
+        status, answer = await client.post(TEXT, prompt=[[1] * 16, [1] * 512], max_tokens=400)
+        await until(lambda: not client.engine.has_work)
+        assert client.engine.memory_use().blocks == 0
+    assert status == 400
+    assert answer["error"]["param"] == "prompt"
+    assert answer["error"]["message"] == "the prompt has 512 tokens, at most 511 fit"
+    assert client.engine.stats.generated_tokens < 10
 
 
 async def test_unknown_paths_are_told_in_json(shared_data: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from aiohttp import web
@@ -23,7 +23,7 @@ from prefix_cache.worker.http.forms import Form, WholeAnswer
 from prefix_cache.worker.http.metrics import ObservedRequest, RequestMetrics
 from prefix_cache.worker.http.prompts import Prompts
 from prefix_cache.worker.http.requests import naming_fields, refuse_unsupported, sampling_params
-from prefix_cache.worker.request import GenerationRequest, RequestOutput
+from prefix_cache.worker.request import GenerationRequest, RequestOutput, Usage
 
 _Body = TypeVar("_Body", bound=GeneratingBody)
 
@@ -64,20 +64,23 @@ class Answering:
                     form = await asyncio.to_thread(
                         make_form, body, self._prompts, request_id(request.headers)
                     )
-                    async with self._engine.answering(self._generation(form)) as outputs:
+                    async with self._engine.answering(self._generations(form)) as outputs:
                         answer = self._stream if body.stream else self._whole
                         return await answer(request, form, outputs, observed)
 
         return generate
 
-    def _generation(self, form: Form[_Body]) -> GenerationRequest:
+    def _generations(self, form: Form[_Body]) -> list[GenerationRequest]:
+        return [self._generation(form, prompt_ids) for prompt_ids in form.prompt_ids]
+
+    def _generation(self, form: Form[_Body], prompt_ids: Sequence[int]) -> GenerationRequest:
         body = form.body
-        room = self._engine.engine.limits.room(len(form.prompt_ids), body.num_answers)
+        room = self._engine.engine.limits.room(len(prompt_ids), body.num_answers)
         default = room if form.default_length is None else min(form.default_length, room)
         # What does not fit, the engine refuses and says why.
         max_tokens = form.max_tokens or max(1, default)
         params = sampling_params(body, max_tokens, self._seeds.getrandbits(63))
-        return GenerationRequest(uuid.uuid4().hex, form.prompt_ids, params, body.cache_salt or "")
+        return GenerationRequest(uuid.uuid4().hex, prompt_ids, params, body.cache_salt or "")
 
     async def _whole(
         self,
@@ -135,13 +138,17 @@ class _Tally:
     """Adds up the tokens of all answers to a request."""
 
     def __init__(self) -> None:
-        self._prompt_tokens = self._cached_tokens = self._completion_tokens = 0
+        self._of_prompts: dict[str, Usage] = {}
+        self._completion_tokens = 0
 
     def add(self, output: RequestOutput) -> None:
         if output.usage is not None:
-            self._prompt_tokens = output.usage.prompt_tokens
-            self._cached_tokens = output.usage.cached_tokens
+            self._of_prompts[output.id] = output.usage
             self._completion_tokens += output.usage.completion_tokens
 
     def usage(self) -> Document:
-        return usage(self._prompt_tokens, self._cached_tokens, self._completion_tokens)
+        return usage(
+            sum(of_prompt.prompt_tokens for of_prompt in self._of_prompts.values()),
+            sum(of_prompt.cached_tokens for of_prompt in self._of_prompts.values()),
+            self._completion_tokens,
+        )

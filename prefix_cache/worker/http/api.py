@@ -11,13 +11,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from prefix_cache.errors import Unavailable
 from prefix_cache.openai_api.answers import tokenized
-from prefix_cache.openai_api.bodies import ChatBody, CompletionBody, TokenizeBody, read_body
+from prefix_cache.openai_api.bodies import ChatBody, TokenizeBody, read_body
 from prefix_cache.openai_api.errors import check_model, errors_as_json
 from prefix_cache.openai_api.json_response import json_response
 from prefix_cache.openai_api.listening import MAX_BODY_BYTES
 from prefix_cache.openai_api.models import model_routes
 from prefix_cache.worker.async_engine import AsyncEngine
 from prefix_cache.worker.http.answering import Answering
+from prefix_cache.worker.http.completion_body import CompletionBody
 from prefix_cache.worker.http.forms import ChatForm, CompletionForm
 from prefix_cache.worker.http.metrics import EngineMetrics, RequestMetrics
 from prefix_cache.worker.http.prompts import Prompts
@@ -28,7 +29,7 @@ from prefix_cache.worker.setup import Worker
 def make_app(worker: Worker, engine: AsyncEngine, seed: int | None) -> web.Application:
     """Return what serves all paths; ``engine`` runs the worker's."""
     registry = CollectorRegistry()
-    registry.register(EngineMetrics(worker.name, worker.engine.stats, worker.pool))
+    registry.register(EngineMetrics(worker))
     prompts = Prompts(worker.model, worker.engine.limits.max_model_len)
     answering = Answering(worker.name, prompts, engine, RequestMetrics(registry), seed)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[errors_as_json])
@@ -67,6 +68,7 @@ def _health(engine: AsyncEngine) -> Handler:
     async def health(request: web.Request) -> web.Response:
         if not engine.is_well:
             raise Unavailable("the engine has failed")
+        engine.engine.check_not_replaced()
         return json_response({"status": "ok"})
 
     return health

@@ -15,7 +15,8 @@ from prefix_cache.openai_api.answers import (
     chat_piece,
     text_choice,
 )
-from prefix_cache.openai_api.bodies import ChatBody, CompletionBody, GeneratingBody
+from prefix_cache.openai_api.bodies import ChatBody, GeneratingBody
+from prefix_cache.worker.http.completion_body import CompletionBody
 from prefix_cache.worker.http.prompts import Prompts
 from prefix_cache.worker.request import RequestOutput
 
@@ -38,15 +39,16 @@ class WholeAnswer:
 
 
 class Form(ABC, Generic[_Body]):
-    """One request: its prompt, and the documents that answer it.
+    """One request: its prompts, and the documents that answer it.
 
-    ``max_tokens`` is None where the body does not say: as many as fit then, but not more than
-    ``default_length`` if there is one.
+    ``prompt_ids`` are the tokens of each prompt.  Answers are numbered through: those to the first
+    prompt come first.  ``max_tokens`` is None where the body does not say: as many as fit then, but
+    not more than ``default_length`` if there is one.
     """
 
     kind: Kind
     default_length: int | None
-    prompt_ids: Sequence[int]
+    prompt_ids: Sequence[Sequence[int]]
     max_tokens: int | None
 
     def __init__(self, body: _Body, request_id: str) -> None:
@@ -79,7 +81,7 @@ class ChatForm(Form[ChatBody]):
     def __init__(self, body: ChatBody, prompts: Prompts, request_id: str) -> None:
         super().__init__(body, request_id)
         self.max_tokens = body.max_completion_tokens or body.max_tokens
-        self.prompt_ids = prompts.of_chat(body.messages, body.tools, body.chat_template_kwargs)
+        self.prompt_ids = [prompts.of_chat(body.messages, body.tools, body.chat_template_kwargs)]
 
     def whole(self, answers: Sequence[WholeAnswer], usage: Document) -> Document:
         """Return all choices."""
@@ -92,12 +94,12 @@ class ChatForm(Form[ChatBody]):
             )
             for index, answer in enumerate(answers)
         ]
-        prompt = self._ids("prompt_token_ids", self.prompt_ids)
+        prompt = self._ids("prompt_token_ids", self.prompt_ids[0])
         return self.envelope.whole(choices, usage, **prompt)
 
     def opening(self, index: int) -> list[bytes]:
         """Return whose message begins."""
-        prompt = self._ids("prompt_token_ids", self.prompt_ids)
+        prompt = self._ids("prompt_token_ids", self.prompt_ids[0])
         delta = {"role": "assistant", "content": ""}
         return [self.envelope.chunk(chat_piece(index, delta), **prompt)]
 
@@ -117,10 +119,10 @@ class CompletionForm(Form[CompletionBody]):
     def __init__(self, body: CompletionBody, prompts: Prompts, request_id: str) -> None:
         super().__init__(body, request_id)
         self.max_tokens = body.max_tokens
-        if isinstance(body.prompt, str):
-            self.prompt_ids = prompts.of_text(body.prompt)
-        else:
-            self.prompt_ids = body.prompt
+        self.prompt_ids = [
+            prompts.of_text(prompt) if isinstance(prompt, str) else prompt
+            for prompt in body.prompts()
+        ]
 
     def whole(self, answers: Sequence[WholeAnswer], usage: Document) -> Document:
         """Return all choices."""
@@ -129,7 +131,7 @@ class CompletionForm(Form[CompletionBody]):
                 index,
                 answer.text,
                 answer.finish_reason,
-                **self._ids("prompt_token_ids", self.prompt_ids),
+                **self._prompt_of(index),
                 **self._ids("token_ids", answer.token_ids),
             )
             for index, answer in enumerate(answers)
@@ -138,7 +140,7 @@ class CompletionForm(Form[CompletionBody]):
 
     def opening(self, index: int) -> list[bytes]:
         """Return the tokens of the prompt, if they are wanted."""
-        prompt = self._ids("prompt_token_ids", self.prompt_ids)
+        prompt = self._prompt_of(index)
         return [self.envelope.chunk(text_choice(index, "", **prompt))] if prompt else []
 
     def piece(self, output: RequestOutput) -> bytes:
@@ -146,3 +148,6 @@ class CompletionForm(Form[CompletionBody]):
         ids = self._ids("token_ids", output.token_ids)
         choice = text_choice(output.index, output.text, output.finish_reason, **ids)
         return self.envelope.chunk(choice)
+
+    def _prompt_of(self, index: int) -> dict[str, Any]:
+        return self._ids("prompt_token_ids", self.prompt_ids[index // self.body.num_answers])

@@ -12,9 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from prefix_cache import __version__
-from prefix_cache.kv.pool import KVPool
-from prefix_cache.worker.engine_stats import EngineStats
 from prefix_cache.worker.request import RequestOutput
+from prefix_cache.worker.setup import Worker
 
 Outcome = Literal["served", "cancelled", "failed"]
 
@@ -82,14 +81,12 @@ class RequestMetrics:
 class EngineMetrics(Collector):
     """What the engine counts, and what it is."""
 
-    def __init__(self, name: str, stats: EngineStats, pool: KVPool) -> None:
-        self._name = name
-        self._stats = stats
-        self._pool = pool
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
 
     def collect(self) -> Iterator[Metric]:
         """Return the values of now."""
-        stats, pool = self._stats, self._pool
+        stats, pool = self._worker.engine.stats, self._worker.pool
         live = GaugeMetricFamily(
             "prefix_cache_worker_live_requests", "Requests under way by state.", labels=["state"]
         )
@@ -128,11 +125,16 @@ class EngineMetrics(Collector):
         memory.add_metric(["device"], pool.num_bytes)
         memory.add_metric(["host"], pool.host_bytes)
         yield memory
+        yield GaugeMetricFamily(
+            "prefix_cache_worker_replaced",
+            "1 once another worker has taken the node over, else 0.",
+            self._worker.engine.is_replaced,
+        )
         yield InfoMetricFamily(
             "prefix_cache_worker",
             "What the worker is.",
             {
-                "model": self._name,
+                "model": self._worker.name,
                 "version": __version__,
                 "kv_dtype": pool.layout.dtype,
                 "block_size": str(pool.layout.block_size),
