@@ -8,10 +8,11 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from prefix_cache.errors import MalformedFile
+from prefix_cache.errors import CutShort, MalformedFile
 
 _GZIP = b"\x1f\x8b"
 _OTHER_PACKINGS = {
@@ -30,14 +31,18 @@ class Unexpected(Exception):
 
 def malformed(path: Path, problem: str, line: int | None = None) -> MalformedFile:
     """Return the error that names the file, the line (from 1) and the problem."""
-    place = f"{path}, line {line}" if line else str(path)
-    return MalformedFile(f"{place}: {problem}", file=str(path), line=line)
+    return MalformedFile(f"{_place(path, line)}: {problem}", file=str(path), line=line)
+
+
+def _place(path: Path, line: int | None) -> str:
+    return f"{path}, line {line}" if line else str(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Number and content of the lines that are not blank; unpacked, whatever the file's name.
 
-    Raises MalformedFile for a file that cannot be read or unpacked.
+    Raises MalformedFile for a file that cannot be read, and CutShort behind the last whole line
+    of one that cannot be unpacked to its end.
     """
     number = 0
     try:
@@ -50,9 +55,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def first_lines(path: Path, count: int) -> list[str]:
-    """Return the first lines, blank or not, very long ones in parts.
+    """Return the first lines, blank or not, very long ones in parts; fewer of a file cut short.
 
-    Raises as ``numbered_lines`` does.
+    Raises as ``numbered_lines`` does, CutShort where there is no line at all.
     """
     lines: list[str] = []
     try:
@@ -60,7 +65,9 @@ def first_lines(path: Path, count: int) -> list[str]:
             while len(lines) < count and (line := file.readline(_LINE_PART)):
                 lines.append(line.decode("utf-8-sig", "replace"))
     except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error, len(lines) + 1) from None
+        unreadable = _unreadable(path, error, len(lines) + 1)
+        if not lines or not isinstance(unreadable, CutShort):
+            raise unreadable from None
     return lines
 
 
@@ -73,7 +80,8 @@ def text_pieces(path: Path) -> Iterator[str]:
     number = 1
     try:
         with _opened(path) as file:
-            while piece := file.read(_PIECE_BYTES):
+            # What is there already: of a file cut short, all before the cut.
+            while piece := file.read1(_PIECE_BYTES):
                 yield decoder.decode(piece)
                 number += piece.count(b"\n")
     except (OSError, EOFError, zlib.error) as error:
@@ -81,7 +89,7 @@ def text_pieces(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def _opened(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
     with path.open("rb") as plain:
         if not plain.seekable():
             raise malformed(path, "is a pipe; expected a file, which is read more than once")
@@ -100,7 +108,8 @@ def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
 def _unreadable(path: Path, error: Exception, line: int) -> MalformedFile:
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return malformed(path, f"cannot be read ({error.strerror})")
-    return malformed(path, f"no whole gzip stream ({error})", line)
+    problem = f"no whole gzip stream ({error})"
+    return CutShort(f"{_place(path, line)}: {problem}", file=str(path), line=line)
 
 
 def parse(line: bytes) -> Any:

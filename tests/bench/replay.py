@@ -12,10 +12,13 @@ from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.replay.formats import Request
 from prefix_cache.replay.measure.curve import cache_sizes
 from prefix_cache.replay.measure.replay import Replay
-from prefix_cache.replay.measure.targets import UNLIMITED, LocalCache
+from prefix_cache.replay.measure.targets import UnlimitedCache
 from prefix_cache.replay.rotation import in_rotation
 from tests.bench.prompts import BLOCK_SIZE, random_tokens
 from tests.bench.scale import Scale
+
+UNLIMITED = 2**31 - 1
+"""Blocks of a cache that never evicts anything."""
 
 _SIZES = 10
 
@@ -49,7 +52,7 @@ async def replay_cases(scale: Scale) -> AsyncGenerator[Case]:
 
 def whole_replay(requests: Sequence[Request]) -> Replay:
     """Replay on an unlimited cache, with everything that is measured."""
-    replay = Replay(LocalCache(UNLIMITED, BLOCK_SIZE))
+    replay = Replay(UnlimitedCache(BLOCK_SIZE))
     for request in requests:
         replay.play(request)
     return replay

@@ -11,8 +11,8 @@ import click
 
 from prefix_cache.replay.formats import TOKENS, ReadOptions, Source, checked_block_size
 from prefix_cache.replay.measure.replay import Replay
-from prefix_cache.replay.measure.targets import UNLIMITED, LocalCache
-from tests.bench.replay import hashed_blocks
+from prefix_cache.replay.measure.targets import UnlimitedCache
+from tests.bench.replay import UNLIMITED, hashed_blocks
 
 
 @click.command()
@@ -29,7 +29,7 @@ def main(file: Path, rounds: int) -> None:
 
     def ours() -> int:
         replay = Replay(
-            LocalCache(UNLIMITED, block_words),
+            UnlimitedCache(block_words),
             source.grain,
             compares=source.has_tokens,
             text_of=source.text_of,

@@ -150,12 +150,13 @@ def test_bad_records_are_named_or_left_out_and_counted(tmp_path: Path) -> None:
     assert "chats.jsonl, line 2: expected JSON" in refused.stderr
     done = run("replay", str(file), "--skip-bad", "--json")
     assert done.returncode == 0
-    assert done.stderr == "warning: 1 bad records were left out\n"
+    assert "warning: 1 bad records were left out; the first: " in done.stderr
+    assert "chats.jsonl, line 2: expected JSON" in done.stderr
     answer = json.loads(done.stdout)
     assert (answer["requests"], answer["skipped_records"]) == (4, 1)
 
 
-def test_a_cut_file_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_cut_file_is_refused_with_its_line_or_read_up_to_there(tmp_path: Path) -> None:
     file = tmp_path / "chats.jsonl.gz"
     line = json.dumps({"messages": CHAT}).encode() + b"\n"
     file.write_bytes(gzip.compress(line * 50)[:-9])
@@ -164,6 +165,11 @@ def test_a_cut_file_is_refused_with_its_line(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "line 51: no whole gzip stream" in done.stderr
+    done = run("replay", str(file), "--skip-bad", "--json")
+    assert done.returncode == 0
+    assert "1 bad records were left out; the first: " in done.stderr
+    assert "line 51: no whole gzip stream" in done.stderr
+    assert json.loads(done.stdout)["requests"] == 100
 
 
 def test_prompts_that_exceed_the_cache_are_not_served_and_said_so(tmp_path: Path) -> None:

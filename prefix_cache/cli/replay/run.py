@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
-from uuid import uuid4
 
 from prefix_cache.cli.replay.interrupt import Interrupt
 from prefix_cache.cli.replay.options import ReplayOptions
@@ -23,7 +22,7 @@ from prefix_cache.replay.measure.pace import paced
 from prefix_cache.replay.measure.replay import Replay
 from prefix_cache.replay.measure.report import Report
 from prefix_cache.replay.measure.running import RunningNode, RunningRouter
-from prefix_cache.replay.measure.targets import UNLIMITED, LocalCache, Target
+from prefix_cache.replay.measure.targets import LocalCache, Target, UnlimitedCache
 from prefix_cache.replay.measure.value import Value
 from prefix_cache.sizing import gpu, shape_of
 
@@ -65,12 +64,11 @@ def _stage(
     source: Source, options: ReplayOptions, wait: Callable[[float], None]
 ) -> Iterator[_Stage]:
     if options.is_running:
-        salt = uuid4().hex if options.salt is None else options.salt
         requests = (in_tokens(request, source.grain) for request in source)
         running = (
-            RunningNode(options.node, salt)
+            RunningNode(options.node, options.salt)
             if options.node
-            else RunningRouter(str(options.router), salt)
+            else RunningRouter(str(options.router), options.salt)
         )
         with running as target:
             yield _Stage(target, paced(requests, options.speed, wait), TOKENS, target.num_blocks)
@@ -78,4 +76,5 @@ def _stage(
     grain = source.grain
     block_words = grain.words_in(checked_block_size(options.block_size, grain))
     num_blocks = options.blocks_together
-    yield _Stage(LocalCache(num_blocks or UNLIMITED, block_words), source, grain, num_blocks)
+    cache = LocalCache(num_blocks, block_words) if num_blocks else UnlimitedCache(block_words)
+    yield _Stage(cache, source, grain, num_blocks)

@@ -11,6 +11,7 @@ from prefix_cache.cli import INTERRUPTED
 from prefix_cache.cli.replay.interrupt import Interrupt
 from prefix_cache.cli.replay.options import ReplayOptions, opened_source
 from prefix_cache.cli.replay.progress import counted_tokens
+from prefix_cache.cli.replay.table import print_source_warnings
 from prefix_cache.cli.terminal.printable import printable
 from prefix_cache.cli.terminal.shares import bar
 from prefix_cache.cli.terminal.tables import plain_console, plain_table, print_whole
@@ -49,6 +50,7 @@ def sample(options: ReplayOptions) -> None:
             "prompt_tokens": sampled.prompt_tokens,
             "curve": [point._asdict() for point in points],
             "skipped_records": source.skipped,
+            "skipped_problems": source.problems,
             "late_requests": source.late,
         }
         click.echo(json.dumps(answer))
@@ -73,5 +75,6 @@ def sample(options: ReplayOptions) -> None:
             f"can be relied on from about {_FEW_BLOCKS:,} on: take a larger share",
             err=True,
         )
+    print_source_warnings(source)
     if is_partial:
         sys.exit(INTERRUPTED)

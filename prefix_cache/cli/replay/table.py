@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +12,7 @@ from prefix_cache.cli.terminal import shares
 from prefix_cache.cli.terminal.printable import printable
 from prefix_cache.cli.terminal.shares import bar
 from prefix_cache.cli.terminal.tables import plain_console, plain_table, print_whole
+from prefix_cache.replay.formats import Source
 from prefix_cache.replay.measure.divergence import Divergence
 from prefix_cache.replay.measure.loss import Loss
 from prefix_cache.replay.measure.report import Report
@@ -46,7 +49,7 @@ def print_report(report: Report) -> None:
 
 def print_warnings(report: Report) -> None:
     """Say on stderr what did not go as planned."""
-    replay, source = report.replay, report.source
+    replay = report.replay
     warnings = []
     if report.is_partial:
         why = str(report.ended_by) or "by Ctrl-C"
@@ -63,10 +66,24 @@ def print_warnings(report: Report) -> None:
             f"{replay.carried_over_tokens:,} of the cached tokens were carried over: this run did "
             "not put them there; leave out --salt, and two runs give the same figures"
         )
+    _warn(warnings)
+    print_source_warnings(report.source)
+
+
+def print_source_warnings(source: Source) -> None:
+    """Say on stderr what was not read as it stands in the file."""
+    warnings = []
     if source.skipped:
-        warnings.append(f"{source.skipped:,} bad records were left out")
+        problems = "; the last: ".join(source.problems)
+        warnings.append(
+            f"{source.skipped:,} bad records were left out; the first: {printable(problems)}"
+        )
     if source.late:
         warnings.append(f"{source.late:,} requests were out of order, and were played late")
+    _warn(warnings)
+
+
+def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prefix_cache.errors import CutShort, MalformedFile
 from prefix_cache.replay.json_lines import (
     Unexpected,
     first_lines,
@@ -33,13 +34,15 @@ _HEAD_LINES = 100
 class Records:
     """The records of one file, read anew at each ``read``.
 
-    With ``skip_bad``, records that cannot be read are left out; ``skipped`` says how many the
-    last ``read`` has left out so far.
+    With ``skip_bad``, records that cannot be read are left out, and so is the end of a packed file
+    that is cut short, as one; ``skipped`` says how many the last ``read`` has left out so far, and
+    ``problems`` what was wrong with the first and the last of them.
     """
 
     def __init__(self, path: Path, *, skip_bad: bool = False) -> None:
         self.path = path
         self.skipped = 0
+        self.problems: list[str] = []
         self._skip_bad = skip_bad
 
     def read(self, make: Callable[[Any, int], Parsed]) -> Iterator[Parsed]:
@@ -59,22 +62,31 @@ class Records:
     def _made(
         self, values: Iterator[tuple[int, Any]], make: Callable[[Any, int], Parsed]
     ) -> Iterator[Parsed]:
-        self.skipped = 0
+        self.skipped, self.problems = 0, []
         empty = True
-        for number, value in values:
-            empty = False
-            try:
-                if isinstance(value, Unexpected):
-                    raise value
-                made = make(value, number)
-            except Unexpected as error:
-                if not self._skip_bad:
-                    raise malformed(self.path, str(error), number) from None
-                self.skipped += 1
-                continue
-            yield made
+        try:
+            for number, value in values:
+                empty = False
+                try:
+                    if isinstance(value, Unexpected):
+                        raise value
+                    made = make(value, number)
+                except Unexpected as error:
+                    self._skip(malformed(self.path, str(error), number))
+                    continue
+                yield made
+        except CutShort as error:
+            if empty:
+                raise
+            self._skip(error)
         if empty:
             raise malformed(self.path, "it is empty; expected one record a line")
+
+    def _skip(self, error: MalformedFile) -> None:
+        if not self._skip_bad:
+            raise error from None
+        self.skipped += 1
+        self.problems[1:] = [str(error)]
 
     def head(self) -> list[str]:
         """Return the first lines that are not blank, to tell what the file is."""
@@ -114,7 +126,8 @@ class Records:
 
         An element that cannot be parsed hides where the next one begins: it ends the file.
         """
-        decoder, pieces = json.JSONDecoder(), text_pieces(self.path)
+        decoder, cut = json.JSONDecoder(), list[CutShort]()
+        pieces = _before_cut(text_pieces(self.path), cut)
         line, rest, problem = 1, "", ""
         between = _OPENING
         # Twice as much as was not whole: so a long element is tried a few times only.
@@ -131,12 +144,22 @@ class Records:
                 yield line, value
                 line, at = line + text.count("\n", at, end), end
             rest = text[at:]
+        if cut:
+            raise cut[0]
         if rest.rstrip() != "]":
             yield line, Unexpected(f'expected a JSON array that ends with "]", but {problem}')
 
 
 def _cells(line: str) -> list[str]:
     return next(csv.reader([line], skipinitialspace=True))
+
+
+def _before_cut(pieces: Iterator[str], cut: list[CutShort]) -> Iterator[str]:
+    """All pieces that there are; then ``cut`` has the error, if one ended them."""
+    try:
+        yield from pieces
+    except CutShort as error:
+        cut.append(error)
 
 
 def _joined(pieces: Iterator[str], characters: int) -> str:

@@ -105,6 +105,11 @@ class Source:
         return self._records.skipped
 
     @property
+    def problems(self) -> list[str]:
+        """What was wrong with the first and the last of those."""
+        return self._records.problems
+
+    @property
     def late(self) -> int:
         """Requests whose time was before that of one played already."""
         return self._in_time.late

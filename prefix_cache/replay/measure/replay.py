@@ -72,7 +72,7 @@ class Replay:
     ``grain`` says what the words of prompts are.  With ``compares`` it looks for what repeats
     behind a difference, which hashes and made-up tokens do not tell; ``text_of`` makes text of
     words where it can.
-    Memory grows with what is new in the prompts, by four bytes a word.
+    Memory grows with what is new in prompts and answers, as that of ``Seen`` does.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Replay:
         grain, block_words = self._grain, self._target.block_words
         prompt_words = len(request.prompt) // TOKEN_BYTES
         whole = seen_words == prompt_words
-        cached = grain.tokens_in(served.cached_words)
         findable = self.block_size * findable_blocks(seen_words, prompt_words, block_words)
         at_node = self.block_size * findable_blocks(at_node_words, prompt_words, block_words)
+        cached = findable if served.cached_words is None else grain.tokens_in(served.cached_words)
         seen = request.prompt_tokens if whole else grain.tokens_in(seen_words)
         self.carried_over_tokens += max(0, cached - at_node)
         prospect = Prospect(

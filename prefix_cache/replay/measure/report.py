@@ -118,6 +118,7 @@ class Report:
             "not_served": asdict(replay.not_served),
             "carried_over_tokens": replay.carried_over_tokens,
             "skipped_records": source.skipped,
+            "skipped_problems": source.problems,
             "late_requests": source.late,
             "policies": [],
         }

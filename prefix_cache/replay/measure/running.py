@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
 from prefix_cache.client import (
     Acquire,
@@ -25,6 +27,7 @@ from prefix_cache.errors import (
     IdentityMismatch,
     NoNodeAvailable,
     PrefixCacheError,
+    PromptTooLarge,
     Unavailable,
 )
 from prefix_cache.index import Identity
@@ -33,6 +36,10 @@ from prefix_cache.replay.formats import Request
 from prefix_cache.replay.measure.targets import Served
 
 _SEQUENCE = 1  # one at a time
+_ANY_TOKEN = bytes(TOKEN_BYTES)
+
+_HEARD_WITHIN_S = 2.0
+_ASK_AGAIN_S = 0.001
 
 
 class _Node:
@@ -49,8 +56,19 @@ class _Node:
         )
 
     def serve(self, request: Request) -> int:
-        """Return how many tokens of the prompt were cached."""
+        """Return how many tokens of the prompt were cached.
+
+        Raises PromptTooLarge before the node is asked, which would keep the prompt of an answer
+        that it refuses.
+        """
         tokens = _committed(request)
+        blocks = -(-tokens // self.info.block_size)
+        if blocks > self.info.num_blocks:
+            raise PromptTooLarge(
+                f"the sequence needs {blocks} blocks, the pool has {self.info.num_blocks}",
+                needed=blocks,
+                num_blocks=self.info.num_blocks,
+            )
         operations: list[Operation] = [
             Acquire(_SEQUENCE, self.identity, request.prompt),
             Commit(_SEQUENCE, request.prompt_tokens),
@@ -66,6 +84,10 @@ class _Node:
         return acquired.num_cached_tokens
 
 
+def _own(salt: str | None) -> str:
+    return uuid4().hex if salt is None else salt
+
+
 def _committed(request: Request) -> int:
     """Tokens of prompt and answer, where the answer is known."""
     return request.prompt_tokens + len(request.answer) // TOKEN_BYTES
@@ -74,13 +96,13 @@ def _committed(request: Request) -> int:
 class RunningNode:
     """One running node; use it as a context manager.
 
-    Prompts carry ``salt``: with one that was used before, what is cached from then is found.
-    Raises Unavailable and what else the clients of nodes raise.
+    Prompts carry ``salt``, without one another at each run: with one that was used before, what
+    is cached from then is found.  Raises Unavailable and what else the clients of nodes raise.
     """
 
-    def __init__(self, address: str, salt: str) -> None:
+    def __init__(self, address: str, salt: str | None = None) -> None:
         self._address = address
-        self._salt = salt
+        self._salt = _own(salt)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -115,22 +137,31 @@ class RunningNode:
 class RunningRouter:
     """The nodes behind a running router, which chooses for each turn; a context manager.
 
-    The router is told the prompts, so that what its nodes hold of them counts.  ``salt`` goes into
-    prompts, and before the names of conversations.  A node that fails is not tried again for the
-    turn.  Raises NoNodeAvailable where none is left, and IdentityMismatch where nodes have blocks
-    of different sizes.
+    The router is told the prompts, so that what its nodes hold of them counts, and a request waits
+    until the router has heard what the one before it left.  ``salt`` goes into prompts, and
+    before the names of conversations.  Without one, prompts have another at each run, but names
+    begin with how many turns the router has served: equal ones it spreads over nodes alike.
+
+    A node that fails is not tried again for the turn.  Raises NoNodeAvailable where none is left,
+    and IdentityMismatch where nodes have blocks of different sizes.
     """
 
-    def __init__(self, address: str, salt: str) -> None:
+    def __init__(self, address: str, salt: str | None = None) -> None:
         self._address = address
-        self._salt = salt
+        self._salt = _own(salt)
+        self._run = salt
         self._stack = ExitStack()
         self._nodes: dict[str, tuple[_Node, ExitStack]] = {}
+        self._left: tuple[str, bytes] | None = None
+        """Where the last request was served, and its words."""
+        self._is_heard = True
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._router = stack.enter_context(RouterClient(self._address))
             _, nodes = self._router.list_nodes()
+            if self._run is None:
+                self._run = str(sum(node.turns for node in nodes))
             self._block_size, self._identity = self._told_by([node.address for node in nodes])
             self._stack = stack.pop_all()
         return self
@@ -157,11 +188,13 @@ class RunningRouter:
 
     def serve(self, request: Request) -> Served:
         """Serve one request where the router says."""
+        self._wait_until_heard()
         failed: list[str] = []
         while True:
-            conversation = f"{self._salt}/{request.conversation}"
-            prompt = RoutePrompt(self._identity, request.prompt, block_size=self._block_size)
-            route = self._router.route(conversation, exclude=failed, prompt=prompt)
+            conversation = f"{self._run}/{request.conversation}"
+            route = self._router.route(
+                conversation, exclude=failed, prompt=self._prompt(request.prompt)
+            )
             try:
                 cached_tokens = self._node(route.address).serve(request)
             except (Unavailable, DeadlineExceeded):
@@ -180,7 +213,32 @@ class RunningRouter:
             cached_tokens=cached_tokens,
             committed_tokens=_committed(request),
         )
+        self._left = route.node, request.prompt + request.answer
         return Served(cached_tokens, route.node)
+
+    def _prompt(self, words: bytes) -> RoutePrompt:
+        return RoutePrompt(self._identity, words, block_size=self._block_size)
+
+    def _wait_until_heard(self) -> None:
+        """Wait until events have told the router what the last request left.
+
+        Not any more once they did not: then something else changes what the nodes hold.
+        """
+        deadline = time.monotonic() + _HEARD_WITHIN_S
+        while self._is_heard and self._left and not self._router_knows(*self._left):
+            self._is_heard = time.monotonic() < deadline
+            time.sleep(_ASK_AGAIN_S)
+        self._left = None
+
+    def _router_knows(self, node: str, words: bytes) -> bool:
+        size = self._block_size
+        held = len(words) // TOKEN_BYTES // size * size
+        try:
+            # Of a prompt the last token is never held.
+            explained = self._router.explain("", prompt=self._prompt(words + _ANY_TOKEN))
+        except NoNodeAvailable:
+            return True  # there is nothing to know any more
+        return all(each.cached_tokens >= held for each in explained.candidates if each.node == node)
 
     def _told_by(self, addresses: Iterable[str]) -> tuple[int, Identity]:
         """Return block size and identity of the first node that answers."""

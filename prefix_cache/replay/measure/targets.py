@@ -9,15 +9,12 @@ from prefix_cache.index import BlockCache, Identity
 from prefix_cache.index.tokens import TOKEN_BYTES
 from prefix_cache.replay.formats import Request
 
-UNLIMITED = 2**31 - 1
-"""Blocks of a cache that never evicts anything."""
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Of a prompt, ``cached_words`` were cached at ``node``."""
+    """Of a prompt, ``cached_words`` were cached at ``node``; None: all full blocks seen before."""
 
-    cached_words: int
+    cached_words: int | None
     node: str = ""
 
 
@@ -33,6 +30,22 @@ class Target(Protocol):
 
         Raises PrefixCacheError when it is not served, for example because it exceeds the pool.
         """
+
+
+class UnlimitedCache:
+    """A ``LocalCache`` that never evicts: it has what was played before, and keeps nothing."""
+
+    def __init__(self, block_words: int) -> None:
+        self._block_words = block_words
+
+    @property
+    def block_words(self) -> int:
+        """Words of a block."""
+        return self._block_words
+
+    def serve(self, request: Request) -> Served:
+        """Serve one request."""
+        return Served(None)
 
 
 class LocalCache:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from prefix_cache.errors import InvalidArgument, MalformedFile
+from prefix_cache.errors import CutShort, InvalidArgument, MalformedFile
 from prefix_cache.replay.formats import (
     FORMATS,
     Grain,
@@ -97,6 +97,49 @@ def test_bad_records_are_left_out_and_counted_at_each_reading(tmp_path: Path) ->
     for _ in range(2):
         assert len(list(source)) == 2
         assert source.skipped == 2
+
+
+def test_the_first_and_the_last_bad_record_are_named(tmp_path: Path) -> None:
+    good = RECORDS["openai"]
+    path = written(tmp_path / "file", good, "{", {"messages": 5}, good, "[")
+    source = Source(path, ReadOptions(), skip_bad=True)
+
+    assert len(list(source)) == 2
+    assert source.skipped == 3
+    assert [problem.split(": ")[0] for problem in source.problems] == [
+        f"{path}, line 2",
+        f"{path}, line 5",
+    ]
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+def test_a_packed_file_that_is_cut_is_read_up_to_there_where_bad_records_are_left_out(
+    tmp_path: Path, form: str
+) -> None:
+    """What is lost is one bad record, at the line of the cut."""
+    lines = [json.dumps({"messages": [{"role": "user", "content": f"{n}"}]}) for n in range(5_000)]
+    text = "[" + ",\n".join(lines) + "]" if form == "array" else "\n".join(lines)
+    path = tmp_path / "cut.gz"
+    whole = gzip.compress(text.encode())
+    path.write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(CutShort, match=r"cut\.gz, line \d+: no whole gzip stream") as refused:
+        list(Source(path, ReadOptions()))
+    line = refused.value.details["line"]
+    assert isinstance(line, int)
+    source = Source(path, ReadOptions(), skip_bad=True)
+
+    assert len(list(source)) == line - 1
+    assert 1_000 < line < 4_000
+    assert (source.skipped, source.problems) == (1, [str(refused.value)])
+
+
+def test_a_packed_file_that_is_cut_in_its_first_line_is_refused_in_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(json.dumps(RECORDS["openai"]).encode())[:20])
+
+    with pytest.raises(CutShort, match="line 1: no whole gzip stream"):
+        Source(path, ReadOptions(), skip_bad=True)
 
 
 def test_one_array_of_records_is_read_as_lines_are(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from prefix_cache.replay.encoding import UTF8_BYTES
 from prefix_cache.replay.formats import Grain, ReadOptions, Request, Source, Usage
 from prefix_cache.replay.measure.loss import Loss
 from prefix_cache.replay.measure.replay import Replay
-from prefix_cache.replay.measure.targets import UNLIMITED, LocalCache, Served
+from prefix_cache.replay.measure.targets import LocalCache, Served, UnlimitedCache
 from tests.replay.formats.files import PAIRS, written
-from tests.replay.measure.words import counting, ids, random_requests, request
+from tests.replay.measure.words import UNLIMITED, counting, ids, random_requests, request
 
 
 def replayed(
@@ -159,6 +159,17 @@ def test_losses_add_up_on_any_traffic_and_cache() -> None:
         replay = replayed(requests, num_blocks=40, block_words=1 + seed % 4)
         assert replay.loss.tokens == replay.all.totals.prefilled_tokens
         assert replay.all.requests + replay.not_served.requests == len(requests)
+
+
+def test_a_cache_that_never_evicts_is_told_from_what_was_seen() -> None:
+    """Nothing is kept twice, and it is the same as a block cache that is large enough."""
+    for seed in range(100):
+        requests, unlimited = random_requests(seed), Replay(UnlimitedCache(4))
+        cached = [unlimited.play(each) for each in requests]
+
+        kept = Replay(LocalCache(UNLIMITED, 4))
+        assert cached == [kept.play(each) for each in requests]
+        assert (unlimited.loss, unlimited.all) == (kept.loss, kept.all)
 
 
 @pytest.mark.parametrize("memory", [None, 96])

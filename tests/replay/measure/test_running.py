@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from prefix_cache.client import RoutePrompt, RouterClient
 from prefix_cache.errors import NoNodeAvailable, Unavailable
-from prefix_cache.index import Identity
 from prefix_cache.replay.fleet import Fleet, running_fleet
 from prefix_cache.replay.formats import Request
 from prefix_cache.replay.measure.replay import Replay
 from prefix_cache.replay.measure.running import RunningNode, RunningRouter
-from prefix_cache.replay.measure.targets import UNLIMITED, LocalCache, Served, Target
-from tests.node.nodes import wait_until
-from tests.replay.measure.words import counting, request
+from prefix_cache.replay.measure.targets import LocalCache, Served, Target
+from tests.cli.commands import running as command
+from tests.replay.measure.words import UNLIMITED, counting, request
 
 WORDS = counting(0, 400)
 CHAT = [
@@ -84,7 +85,16 @@ async def test_a_prompt_that_a_node_refuses_is_not_served_and_the_replay_goes_on
             replay = replayed(router, CHAT[::2])
 
     assert (replay.all.requests, replay.not_served.requests) == (1, 2)
-    assert "the pool has 10" in replay.not_served.error
+    assert replay.not_served.error == "the sequence needs 15 blocks, the pool has 10"
+
+
+async def test_of_a_request_whose_answer_is_refused_nothing_is_left() -> None:
+    async with fleet(num_blocks=10) as running:
+        with RunningNode(running.nodes[0].address) as node:
+            replay = replayed(node, [request(WORDS[:400], WORDS[400:800]), request(WORDS[:400])])
+
+    assert (replay.all.requests, replay.not_served.requests) == (1, 1)
+    assert (replay.all.cached_tokens, replay.carried_over_tokens) == (0, 0)
 
 
 async def test_a_node_that_is_not_there_is_unavailable() -> None:
@@ -101,24 +111,45 @@ async def test_when_no_node_is_left_the_replay_ends() -> None:
     router.__exit__(None, None, None)
 
 
-async def test_a_new_conversation_goes_where_its_prompt_is_held() -> None:
-    """The router is told the prompts: without, it would spread them over both nodes."""
+async def test_two_runs_on_fresh_fleets_give_the_same_numbers(tmp_path: Path) -> None:
+    """To the byte: whatever the salts of the runs, and the order in which sets are iterated."""
+    chats = tmp_path / "chats.jsonl"
+    with chats.open("w") as lines:
+        for chat in range(20):
+            texts = (f"Is train {chat} late? " * 4, "Is the next one?")
+            messages = [{"role": "user", "content": text} for text in texts]
+            lines.write(json.dumps({"messages": messages}) + "\n")
+    found = []
+    for seed in ("1", "2"):
+        async with fleet("prefix", num_blocks=60) as fresh:
+            arguments = ["replay", str(chats), "--router", fresh.router.address, "--json"]
+            with command(*arguments, PYTHONHASHSEED=seed) as replay:
+                found.append(await asyncio.to_thread(replay.communicate))
+
+    assert found[0] == found[1]
+    answer = json.loads(found[0][0])
+    assert (answer["requests"], answer["carried_over_tokens"]) == (40, 0)
+    assert answer["loss"]["eviction"] > 0
+
+
+async def test_a_run_waits_until_the_router_has_heard_what_the_request_before_left() -> None:
+    """So new conversations go where their prompt is held, not over both nodes."""
     async with fleet("prefix") as running:
-        with (
-            RouterClient(running.router.address) as client,
-            RunningRouter(running.router.address, "run") as router,
-        ):
+        with RunningRouter(running.router.address) as router:
             first = router.serve(request(WORDS, conversation="first"))
-            prompt = RoutePrompt(Identity(model="replay", salt="run"), WORDS)
-
-            def held() -> int:
-                explained = client.explain("new", prompt=prompt)
-                return max(each.cached_tokens for each in explained.candidates)
-
-            wait_until(lambda: held() == 384)
             served = [router.serve(request(WORDS, conversation=name)) for name in "abcdef"]
 
     assert served == [Served(384, first.node)] * 6
+
+
+async def test_a_second_run_on_a_fleet_finds_nothing_of_the_first() -> None:
+    async with fleet("sticky") as running:
+        replays = []
+        for _ in range(2):
+            with RunningRouter(running.router.address) as router:
+                replays.append(replayed(router, CHAT))
+
+    assert [each.carried_over_tokens for each in replays] == [0, 0]
 
 
 async def test_one_node_that_answers_is_enough_to_begin() -> None:

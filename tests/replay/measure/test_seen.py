@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from prefix_cache.replay.measure.seen import Seen, Stretch
 from tests.replay.measure.words import counting, ids, random_requests
 
@@ -37,6 +39,31 @@ def test_how_it_went_on_last_is_told_up_to_a_length() -> None:
     assert seen.find(ids(1, 2, 8)).went_on(10) == ids(6, 7)
     assert seen.find(ids(1, 2, 3, 9)).went_on(1) == ids(4)
     assert seen.find(ids(1, 2, 6, 7)).went_on(10) == b""
+
+
+def test_larger_words_than_all_before_change_nothing_that_was_seen() -> None:
+    """Words are kept in as few bytes as the largest needs: one that needs more comes at last."""
+    for largest in (255, 256, 2**16, 2**24, 2**32 - 1):
+        seen = Seen()
+        use(seen, ids(1, 2, 3, 4), 1)
+        use(seen, ids(1, 2, largest, 3), 2)
+
+        assert seen.find(ids(1, 2, 3, 4)).stretches == (Stretch(2, 2), Stretch(4, 1))
+        assert seen.find(ids(1, 2, largest, 3)).stretches == (Stretch(4, 2),)
+        assert seen.find(ids(1, 2, 7)).went_on(10) == ids(largest, 3)
+        assert seen.find(ids(1, 2, 3 + 2**8, 4)).num_words == 2
+
+
+def test_memory_is_a_byte_for_a_small_word_that_is_new() -> None:
+    words = ids(*(at * at % 251 for at in range(100_000)))
+    seen = Seen()
+
+    tracemalloc.start()
+    use(seen, words, 1)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 130_000
 
 
 def test_it_agrees_with_looking_through_all_sequences() -> None:

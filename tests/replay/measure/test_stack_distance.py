@@ -30,7 +30,7 @@ def one_pass(requests: Sequence[Request], block_words: int) -> StackDistances:
 def one_cache(requests: Sequence[Request], block_words: int, num_blocks: int) -> int:
     """Blocks hit on a real cache."""
     cache = LocalCache(num_blocks, block_words)
-    return sum(cache.serve(each).cached_words for each in requests) // block_words
+    return sum(cache.serve(each).cached_words or 0 for each in requests) // block_words
 
 
 def test_a_block_hits_in_caches_larger_than_what_was_used_since() -> None:

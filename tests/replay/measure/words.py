@@ -6,6 +6,9 @@ from random import Random
 
 from prefix_cache.replay.formats import Request
 
+UNLIMITED = 2**31 - 1
+"""Blocks of a cache that never evicts anything."""
+
 
 def ids(*tokens: int) -> bytes:
     return b"".join(token.to_bytes(4, "little") for token in tokens)
