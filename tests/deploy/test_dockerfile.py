@@ -9,6 +9,7 @@ from tests.deploy.compose import DEPLOY
 
 ROOT = DEPLOY.parent
 LINES = (DEPLOY / "Dockerfile").read_text().splitlines()
+LAST_STAGE = LINES[max(i for i, line in enumerate(LINES) if line.startswith("FROM ")) :]
 
 
 def test_what_is_copied_exists_and_is_not_ignored() -> None:
@@ -37,10 +38,29 @@ def test_everything_that_the_wheel_is_made_of_is_copied() -> None:
 
 
 def test_the_image_ends_as_a_user_without_rights_that_runs_our_command() -> None:
-    last_stage = LINES[max(i for i, line in enumerate(LINES) if line.startswith("FROM ")) :]
-    (user,) = (line.split()[1] for line in last_stage if line.startswith("USER "))
+    (user,) = (line.split()[1] for line in LAST_STAGE if line.startswith("USER "))
     assert re.fullmatch(r"[1-9]\d+", user)
-    assert 'ENTRYPOINT ["prefix-cache"]' in last_stage
+    assert 'ENTRYPOINT ["prefix-cache"]' in LAST_STAGE
+
+
+def test_the_router_is_compiled_by_a_stage_that_does_not_stay() -> None:
+    (settings,) = (line.split()[1:] for line in LINES if line.startswith("ENV HATCH"))
+    assert settings == [
+        "HATCH_BUILD_HOOK_ENABLE_MYPYC=1",
+        "PIP_CONSTRAINT=/src/constraints.txt",
+    ]
+    compiler = [line for line in LINES if re.search(r"apt-get install .* gcc", line)]
+    assert compiler
+    assert not set(compiler) & set(LAST_STAGE)
+
+
+def test_the_build_fails_when_a_module_that_is_to_be_compiled_is_not() -> None:
+    (check,) = (line for line in LAST_STAGE if line.startswith("RUN python -c "))
+    imported = re.search(r"from (\S+) import (\w+); assert \2\.__file__\.endswith", check)
+    assert imported
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    compiled = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
+    assert "/".join(imported.groups()).replace(".", "/") + ".py" in compiled
 
 
 def test_the_image_has_a_python_that_we_support() -> None:
