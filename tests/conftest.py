@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
+
+LONGEST = Path(__file__).with_name("test_compiled_wheel.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test goes first: other processes run the others meanwhile."""
+    items.sort(key=lambda item: item.path != LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: to look through it again stalls whatever is timed."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -69,9 +69,10 @@ class Answering:
 
     async def _begin(self, faults: Faults) -> None:
         """What goes wrong before the first byte."""
+        changed = self._faults.changed
         await asyncio.sleep(faults.first_byte_delay_s)
         if faults.hang:
-            await self._faults.hang()
+            await self._faults.hang(changed)
         if faults.status is not None:
             raise ApiError(faults.status, f"this is the status {faults.status} that was asked for")
 

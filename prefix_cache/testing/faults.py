@@ -36,7 +36,8 @@ class FaultSwitch:
 
     def __init__(self, faults: Faults, wipe: Callable[[], None]) -> None:
         self._wipe = wipe
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Is set when the faults in force now are replaced."""
         self.set(faults)
 
     def set(self, faults: Faults) -> None:
@@ -44,8 +45,8 @@ class FaultSwitch:
         if faults.wipe:
             self._wipe()
         self.now = msgspec.structs.replace(faults, wipe=False)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def take(self) -> Faults:
         """Return the faults that one request meets, and count it."""
@@ -56,11 +57,11 @@ class FaultSwitch:
             self.now = msgspec.structs.replace(faults, requests=faults.requests - 1)
         return faults
 
-    async def hang(self) -> None:
-        """Return once faults are set that do not hang."""
-        await self._changed.wait()
+    async def hang(self, changed: asyncio.Event) -> None:
+        """Return once faults are set that do not hang; ``changed`` is that of the request's own."""
+        await changed.wait()
         while self.now.hang:
-            await self._changed.wait()
+            await self.changed.wait()
 
 
 class CutOff(Exception):

@@ -29,22 +29,24 @@ async def config_members(config: RouterConfig) -> AsyncGenerator[Sequence[Member
 async def config_file_members(
     file: ConfigFile, running: RouterConfig, dispatcher: Dispatcher
 ) -> AsyncGenerator[Sequence[Member], None]:
-    """Yield the nodes that the file names, again when it changed and at each SIGHUP.
+    """Yield the nodes of ``running``, then those that the file names, and again at each SIGHUP.
 
-    The models of pools are taken over as well.  What else differs from ``running``, the config
-    that the router was started with, is logged: it needs a restart.  A file with an error is
-    logged with it, and changes nothing.
+    ``running`` is the config that the router was started with; the file may have changed since.
+    The models of pools are taken over as well.  What else differs is logged: it needs a restart.
+    A file with an error is logged with it, and changes nothing.
     """
     pools = {pool.name: pool for pool in running.pools}
+    said = running
     with _sighup() as told:
-        seen = _state(file.path)
         yield _members(pools.values())
+        seen = None
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_INTERVAL_S):
-                    await told.wait()
             state = _state(file.path)
-            if state == seen and not told.is_set():
+            is_asked = told.is_set()
+            if state == seen and not is_asked:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_INTERVAL_S):
+                        await told.wait()
                 continue
             seen = state
             told.clear()
@@ -53,6 +55,9 @@ async def config_file_members(
             except (InvalidArgument, OSError) as error:
                 _log.error("the config stays as it was: %s", error)
                 continue
+            if config == said and not is_asked:
+                continue
+            said = config
             _log.info("%s was read again", file.path)
             if names := ", ".join(_needing_restart(running, config)):
                 _log.warning("%s: %s changed, restart the router for that", file.path, names)

@@ -61,10 +61,12 @@ class _Worker:
         self, work: Work, config: RouterConfig, file: ConfigFile | None, seat: Seat
     ) -> None:
         self.seat = seat
+        self.is_ready = False
         self._arguments = (work, config, file, seat, logging.getLogger().level)
 
     def start(self) -> None:
         """Start a process."""
+        self.is_ready = False
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
@@ -82,6 +84,7 @@ class _Worker:
             raise Unavailable(f"worker {self.seat.index} ended before it was ready") from None
         if isinstance(told, PrefixCacheError):
             raise told
+        self.is_ready = True
         return told
 
     async def ended(self) -> int | None:
@@ -107,7 +110,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._signal_all, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         for worker in self._workers:
             worker.start()
         try:
@@ -157,11 +160,13 @@ class _Supervisor:
 
     def _stop(self) -> None:
         self._stopping.set()
-        self._signal_all(signal.SIGTERM)
-
-    def _signal_all(self, number: int) -> None:
         for worker in self._workers:
-            worker.signal(number)
+            worker.signal(signal.SIGTERM)
+
+    def _hang_up(self) -> None:
+        for worker in self._workers:
+            if worker.is_ready:  # another one would die of it, and looks at its file in any case
+                worker.signal(signal.SIGHUP)
 
 
 def _work(
@@ -174,7 +179,6 @@ def _work(
 ) -> None:
     """Be a worker: the main function of its process."""
     os.setpgrp()  # Ctrl-C is for the parent alone, which tells its workers
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the work listens for it
     logging.basicConfig(
         format=f"%(asctime)s %(levelname)s worker {seat.index}: %(message)s", level=log_level
     )

@@ -99,6 +99,16 @@ async def test_an_engine_that_ends_answers_those_that_hang() -> None:
         assert (await asking).status == 200
 
 
+async def test_a_request_that_is_about_to_hang_hears_that_the_faults_are_over() -> None:
+    late = Faults(hang=True, first_byte_delay_s=0.1)
+    async with aiohttp.ClientSession() as http, running_engine(EngineConfig(faults=late)) as engine:
+        url = f"{engine.url}/v1/chat/completions"
+        asking = asyncio.create_task(http.post(url, json=chat_body("Hi")))
+        await until(lambda: engine.counts.in_flight == 1)
+        engine.faults.set(Faults())  # within the delay
+        assert (await asyncio.wait_for(asking, 10)).status == 200
+
+
 async def test_a_late_first_byte_comes() -> None:
     order = []
     async with engine_client() as client:
