@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,7 @@ def router(
     It listens once each node was probed.  SIGTERM or Ctrl-C ends it, once the requests under way
     have ended.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is listened for
     from router.app import run_router
 
     given = {name: value for name, value in options.items() if value not in (None, ())}

@@ -29,17 +29,17 @@ async def config_members(config: RouterConfig) -> AsyncGenerator[Sequence[Member
 async def config_file_members(
     file: ConfigFile, running: RouterConfig, dispatcher: Dispatcher
 ) -> AsyncGenerator[Sequence[Member], None]:
-    """Yield the nodes of ``running``, then those that the file names, and again at each SIGHUP.
+    """Yield the nodes of ``running``, and those of the file when it changed and at each SIGHUP.
 
-    ``running`` is the config that the router was started with; the file may have changed since.
-    The models of pools are taken over as well.  What else differs is logged: it needs a restart.
-    A file with an error is logged with it, and changes nothing.
+    ``running`` is the config that the router was started with, maybe long ago: a worker that is
+    started again gets it, too.  The models of pools are taken over as well.  What else differs is
+    logged: it needs a restart.  A file with an error is logged with it, and changes nothing.
     """
     pools = {pool.name: pool for pool in running.pools}
     said = running
     with _sighup() as told:
         yield _members(pools.values())
-        seen = None
+        seen: tuple[int, int, int] | None = None
         while True:
             state = _state(file.path)
             is_asked = told.is_set()

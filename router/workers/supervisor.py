@@ -62,6 +62,7 @@ class _Worker:
     ) -> None:
         self.seat = seat
         self.is_ready = False
+        """Whether its process listens, and takes note of signals."""
         self._arguments = (work, config, file, seat, logging.getLogger().level)
 
     def start(self) -> None:
@@ -165,7 +166,7 @@ class _Supervisor:
 
     def _hang_up(self) -> None:
         for worker in self._workers:
-            if worker.is_ready:  # another one would die of it, and looks at its file in any case
+            if worker.is_ready:  # others would die of it, and look at the file anyway
                 worker.signal(signal.SIGHUP)
 
 

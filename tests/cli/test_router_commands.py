@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -136,6 +138,18 @@ def test_errors_of_a_config_name_file_line_and_setting(tmp_path: Path) -> None:
     done = run("router", "--config", str(path))
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {path}, line 4: pools.chat.policy is 'best', expected")
+
+
+def test_a_router_that_still_starts_outlives_a_sighup() -> None:
+    starting = """
+import signal
+import router.app
+from prefix_cache.cli import main
+router.app.run_router = lambda *given: signal.raise_signal(signal.SIGHUP)
+main()
+"""
+    arguments = ["router", "--node", "a=127.0.0.1:1"]
+    assert subprocess.run([sys.executable, "-c", starting, *arguments], check=False).returncode == 0
 
 
 def test_options_win_over_the_config(tmp_path: Path) -> None:

@@ -297,6 +297,38 @@ async def test_a_file_that_changed_is_taken_over(tmp_path: Path) -> None:
         assert router.dispatcher.pools["chat"].config.models == ("m", "n")
 
 
+async def test_a_file_that_changed_since_the_router_read_it_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "router.toml"
+    path.write_text(ONE)
+    router = Running(ConfigFile(path))
+    config = router.file.read()
+    router.write(TWO)
+    async with discovering(router.dispatcher, router.watchers, config, router.file):
+        await until(lambda: router.nodes == ["b", "c"])
+
+
+@pytest.mark.usefixtures("looks_often")
+async def test_a_file_that_says_what_it_said_is_no_news(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    reads: list[RouterConfig] = []
+    read = ConfigFile.read
+
+    def counted(file: ConfigFile) -> RouterConfig:
+        reads.append(read(file))
+        return reads[-1]
+
+    monkeypatch.setattr(ConfigFile, "read", counted)
+    async with running(tmp_path, ONE) as router:
+        router.write("# As before.\n" + ONE)
+        before = len(reads)
+        await until(lambda: len(reads) > before)
+        router.write(TWO)
+        await until(lambda: router.nodes == ["b", "c"])
+    assert caplog.text.count("router.toml was read again") == 1
+
+
 @pytest.mark.usefixtures("looks_often")
 async def test_another_file_in_its_place_is_taken_over(tmp_path: Path) -> None:
     async with running(tmp_path, ONE) as router:

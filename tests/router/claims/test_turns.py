@@ -6,7 +6,15 @@ from router.claims.sent_text import SentText
 from router.claims.text_tree import TextTree
 from router.prompts import BodyReader
 from router.turn import Prompt
-from tests.router.prompts.readers import Message, assistant, read, reader, system, user
+from tests.router.prompts.readers import (
+    COMPLETIONS,
+    Message,
+    assistant,
+    read,
+    reader,
+    system,
+    user,
+)
 
 STABLE = "You are a helpful assistant. " * 100
 
@@ -58,3 +66,13 @@ def test_another_salt_or_model_leaves_nothing() -> None:
     first = read({**body, "cache_salt": "s1"}, by=by).prompt
     for other in ({"cache_salt": "s2"}, {}, {"cache_salt": "s1", "model": "other"}):
         assert held_after(first, read({**body, **other}, by=by).prompt) == 0
+
+
+def test_what_was_sent_is_claimed_at_the_beginning_of_a_prompt_only() -> None:
+    """F031: blocks hashed alone, not chained, are found anywhere."""
+    of_a, of_b, of_b_then_a = (
+        read({"prompt": text}, COMPLETIONS).prompt
+        for text in ("a" * 600, "b" * 600, "b" * 600 + "a" * 600)
+    )
+    assert held_after(of_b, of_b_then_a) == len(of_b.text) // 64 * 64
+    assert held_after(of_a, of_b_then_a) == 0

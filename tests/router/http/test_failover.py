@@ -55,7 +55,7 @@ UNAVAILABLE = {
 
 @pytest.mark.parametrize("name", FAILURES)
 async def test_the_request_goes_to_another_node_as_it_was(name: str) -> None:
-    fields = b"X-Request-ID: r1\r\nAuthorization: Bearer k\r\n"
+    fields = b"X-Request-ID: r1\r\nAuthorization: Bearer k\r\nX-Session-ID: s1\r\n"
     async with (
         proxy_and_engines(2, first_byte_timeout_s=0.3) as (proxy, engines),
         client_of(proxy) as client,
@@ -72,6 +72,7 @@ async def test_the_request_goes_to_another_node_as_it_was(name: str) -> None:
         for engine in (bad, good):
             assert b"\r\nx-request-id: r1\r\n" in engine.heads[-1]
             assert b"\r\nauthorization: Bearer k\r\n" in engine.heads[-1]
+            assert b"\r\nx-session-id: s1\r\n" in engine.heads[-1]
         assert is_failed(proxy, home)
         await proxy.settles()
         # It is not tried on users again, however often they come.

@@ -94,6 +94,17 @@ def test_a_later_turn_extends_the_chain() -> None:
     assert len(second) > len(first)
 
 
+def test_blocks_behind_other_blocks_are_other_blocks() -> None:
+    """F031: of B followed by A, who holds B has the first part, and who holds A has nothing."""
+    of_a, of_b, of_b_then_a = (
+        prompt({"prompt": text}, COMPLETIONS).block_hashes
+        for text in ("a" * 64, "b" * 64, "b" * 64 + "a" * 64)
+    )
+    assert (len(of_b), len(of_b_then_a)) == (4, 8)
+    assert list(of_b_then_a[:4]) == list(of_b)
+    assert not set(of_b_then_a) & set(of_a)
+
+
 def test_until_a_node_has_said_its_block_size_there_are_tokens_but_no_chain() -> None:
     by = exact_reader(block_size=0)
     of_chat = read({"messages": [user("hi")]}, by=by).prompt

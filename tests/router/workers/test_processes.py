@@ -178,6 +178,19 @@ async def test_a_config_file_that_changed_is_taken_over_by_every_worker(tmp_path
     assert "restart the router" not in err
 
 
+async def test_a_worker_that_is_started_again_goes_by_the_file_as_it_is_now(tmp_path: Path) -> None:
+    async with running_engine() as a, running_engine() as b:
+        path = tmp_path / "router.toml"
+        path.write_text(f'workers = 2\n[pools.chat]\nnodes = {{a = "{a.url}"}}\n')
+        async with router("--config", str(path)) as opened:
+            path.write_text(f'workers = 2\n[pools.chat]\nnodes = {{b = "{b.url}"}}\n')
+            await kill_one(opened)
+            deadline = time.monotonic() + DEADLINE_S
+            while any("node=a," in key for key in await scrape(opened.url)):
+                assert time.monotonic() < deadline, "a worker has the node of the old file"
+                await asyncio.sleep(0.01)
+
+
 async def test_a_node_told_to_drain_is_left_by_every_worker() -> None:
     async with workers(3) as opened, AsyncRouterClient(opened.grpc) as client:
         homes = {f"chat-{n}": (await ask(opened.url, f"chat-{n}", 1))[0] for n in range(12)}
@@ -246,19 +259,26 @@ async def test_every_worker_tells_of_all() -> None:
         assert json.loads(done.stdout)["sums"]["turns"] == 24
 
 
+async def kill_one(opened: Router, *, hanging_up: bool = False) -> dict[str, float]:
+    """Kill one of two workers, wait until another is in its place, and return a scrape then."""
+    killed = max(opened.workers)
+    os.kill(killed, signal.SIGKILL)
+    await until(lambda: not is_running(killed))
+    deadline = time.monotonic() + DEADLINE_S
+    while (now := await scrape(opened.url))["prefix_cache_router_workers_answering"] < 2:
+        assert time.monotonic() < deadline, "it was not started again"
+        if hanging_up:
+            opened.process.send_signal(signal.SIGHUP)
+        await asyncio.sleep(0.01)
+    return now
+
+
 async def test_a_worker_that_was_killed_counts_anew_and_the_others_go_on() -> None:
     async with workers(2) as opened:
         for number in range(16):
             await ask(opened.url, f"chat-{number}", 1)
         before = turns_by_worker(await scrape(opened.url))
-        killed = max(opened.workers)
-        os.kill(killed, signal.SIGKILL)
-        await until(lambda: not is_running(killed))
-
-        deadline = time.monotonic() + DEADLINE_S
-        while (now := await scrape(opened.url))["prefix_cache_router_workers_answering"] < 2:
-            assert time.monotonic() < deadline, "it was not started again"
-            await asyncio.sleep(0.01)
+        now = await kill_one(opened)
 
     (first, second), after = before, turns_by_worker(now)
     assert first + second == 16
@@ -288,6 +308,17 @@ async def test_a_hang_up_without_a_config_file_is_told_and_ends_nothing(count: i
     assert opened.process.returncode == 0
     assert err.count("SIGHUP: there is no config file to be read again") == count
     assert "ended with exit code" not in err
+
+
+async def test_a_hang_up_does_not_end_a_worker_that_starts() -> None:
+    async with (
+        running_engine() as engine,
+        router("--workers", "2", f"--node=a={engine.url}") as opened,
+    ):
+        await kill_one(opened, hanging_up=True)
+        opened.process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.to_thread(opened.process.communicate)
+    assert err.count("ended with exit code") == 1
 
 
 @pytest.mark.parametrize("shares", [True, False])
