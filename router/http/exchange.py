@@ -162,14 +162,14 @@ class Exchange:
         """Leave the node for another; nothing of an answer was sent to the client yet."""
         assert self._route is not None
         self._forwarding.dispatcher.failed(self._route, why)
-        self._try_another_node(failed_answer(status, self._route.node.name, why))
+        self._try_another_node(failed_answer(status, self._route, why))
 
     def _node_unavailable(self, engine: EngineConnection) -> None:
         """Try another node; this one may be busy, or not like the request, but it answers."""
         assert self._route is not None
         self._forwarding.measurements.unavailable += 1
         self._forwarding.dispatcher.not_served(self._route)
-        self._try_another_node(unavailable_answer(self._route.node.name, engine))
+        self._try_another_node(unavailable_answer(self._route, engine))
 
     def _try_another_node(self, last_failure: Answer) -> None:
         assert self._route is not None

@@ -47,10 +47,10 @@ def client_head(status: int, fields: Fields, ours: bytes) -> bytes:
 @lru_cache(maxsize=1024)
 def decision_fields(node: str, reason: RouteReason) -> bytes:
     """The header lines that say where a request went, and why."""
-    return b"%bx-prefix-cache-reason: %b\r\n" % (node_field(node), reason.name.lower().encode())
+    return b"%bx-prefix-cache-reason: %b\r\n" % (_node_field(node), reason.name.lower().encode())
 
 
-def node_field(node: str) -> bytes:
+def _node_field(node: str) -> bytes:
     """The header line that names a node; what cannot stand there becomes a question mark."""
     return b"x-prefix-cache-node: %b\r\n" % _UNPRINTABLE.sub(b"?", node.encode())
 

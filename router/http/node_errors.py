@@ -5,7 +5,8 @@ from __future__ import annotations
 from prefix_cache.errors import NoNodeAvailable
 from router.http.answers import Answer, error_answer, error_document
 from router.http.engine_connection import EngineConnection
-from router.http.heads import node_field
+from router.http.heads import decision_fields
+from router.open_routes import OpenRoute
 
 _RETRY_AFTER = b"retry-after: 1\r\n"
 _NODE_FAILED = "node_failed"
@@ -16,20 +17,20 @@ def no_node_answer(error: NoNodeAvailable) -> Answer:
     return error_answer(503, str(error), code="no_node_available", headers=_RETRY_AFTER)
 
 
-def failed_answer(status: int, node: str, why: str) -> Answer:
-    """The node broke, or fell silent, before its answer began."""
-    message = f"node {node} failed: {why}"
-    return error_answer(status, message, code=_NODE_FAILED, headers=node_field(node))
+def failed_answer(status: int, route: OpenRoute, why: str) -> Answer:
+    """The node of a route broke, or fell silent, before its answer began."""
+    message = f"node {route.node.name} failed: {why}"
+    return error_answer(status, message, code=_NODE_FAILED, headers=_decision(route))
 
 
-def unavailable_answer(node: str, engine: EngineConnection) -> Answer:
-    """The node's engine said that it cannot, and maybe when it can."""
-    status, headers = engine.status, node_field(node)
+def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
+    """The engine of a route said that it cannot, and maybe when it can."""
+    status, headers = engine.status, _decision(route)
     if retry_after := engine.headers.get(b"retry-after"):
         headers += b"retry-after: %b\r\n" % retry_after
     elif status == 503:
         headers += _RETRY_AFTER
-    message = f"node {node} answered {status}"
+    message = f"node {route.node.name} answered {status}"
     return error_answer(status, message, code="node_unavailable", headers=headers)
 
 
@@ -42,3 +43,7 @@ def overloaded_answer(error: OSError) -> Answer:
 def broken_off(why: str) -> bytes:
     """The JSON of the error of a node that broke within its answer."""
     return error_document(502, f"the answer broke off: {why}", code=_NODE_FAILED)
+
+
+def _decision(route: OpenRoute) -> bytes:
+    return decision_fields(route.node.name, route.decision.reason)

@@ -190,6 +190,7 @@ async def test_without_another_node_the_client_is_told() -> None:
         assert got.status == 502
         assert got.error["code"] == "node_failed"
         assert got.headers["x-prefix-cache-node"] == "a"
+        assert got.headers["x-prefix-cache-reason"] == "new"
         got = await client.ask(post())
         assert (got.status, got.headers["retry-after"]) == (503, "1")
         assert got.error["code"] == "no_node_available"
