@@ -27,14 +27,16 @@ STICKY = ("vllm/sticky_least_loaded", "vllm/consistent_hash", "sglang/manual")
 _FIRST_WORKER = 19100  # port of the harness's first dummy worker
 SCENARIOS = ("lat_short", "lat_long", "lat_stream", "thr_short", "thr_long", "thr_stream")
 
-# Runs the harness with rows for ours: its file, names and commands as JSON, its own arguments.
+# Runs the harness with rows for ours, in the place of any of their names: its file, names and
+# commands as JSON, its own arguments.
 _WITH_OUR_ROWS = """
 import json
 import sys
 file, ours, *sys.argv[1:] = sys.argv[1:]
-rows = "".join(
+ours = json.loads(ours)
+rows = f"ROWS[:] = [row for row in ROWS if row.name not in {list(ours)}]; " + "".join(
     f"ROWS.append(Row({name!r}, {command!r}, hdr='X-Session-ID')); "
-    for name, command in json.loads(ours).items()
+    for name, command in ours.items()
 )
 source = open(file).read().replace("SCEN = {", rows + "SCEN = {", 1)
 exec(compile(source, file, "exec"), {"__file__": file, "__name__": "__main__"})
@@ -135,8 +137,8 @@ def _round(peers: Path, ours: Mapping[str, Path]) -> list[Mapping[str, float]]:
             text=True,
         )
         measured = [json.loads(line) for line in out]
-    if len(measured) < len(routers) * len(SCENARIOS):
-        raise click.ClickException(f"some routers were not measured:\n{harness.stdout}")
+    if len(measured) != len(routers) * len(SCENARIOS):
+        raise click.ClickException(f"not each router was measured once:\n{harness.stdout}")
     return measured
 
 
