@@ -276,6 +276,8 @@ def refused(url: str) -> None:
         connection = HTTPConnection(place.hostname or "", place.port, timeout=20)
         try:
             connection.connect()
+        except ConnectionResetError:  # it came at the very end
+            continue
         except ConnectionRefusedError:
             return
         finally:
