@@ -87,9 +87,9 @@ class Body(msgspec.Struct, gc=False):
         """
         return None
 
-    def text(self) -> bytes:
-        """Text that goes on where that of the turn before ended; empty: unhashable."""
-        return b""
+    def text(self) -> Sequence[bytes]:
+        """Pieces of a text that goes on where that of the turn before ended; none: unhashable."""
+        return ()
 
     def place(self, byte: int) -> Place | None:
         """The part that a byte of the text is in; None where there are no parts."""
@@ -136,11 +136,11 @@ class ChatBody(Body, gc=False):
         """Both as they are."""
         return (_decoded(self.messages), _tools(self.tools)) if self.messages else None
 
-    def text(self) -> bytes:
+    def text(self) -> Sequence[bytes]:
         """The tools and the messages, without the bracket that closes these."""
         if not self.messages:
-            return b""
-        return b"".join((_given(self.tools), b"[", b",".join(self.messages)))
+            return ()
+        return (_given(self.tools), b"[", *_separated(self.messages))
 
     def head(self) -> Sequence[bytes]:
         """The tools, and the messages up to the first of the user."""
@@ -172,11 +172,11 @@ class ResponsesBody(Body, gc=False):
         system = _text.decode(instructions) if instructions else None
         return response_messages(system, given), _tools(self.tools)
 
-    def text(self) -> bytes:
+    def text(self) -> Sequence[bytes]:
         """The tools, the instructions and the input, without what closes that."""
         if not self.input or self.previous():
-            return b""
-        return b"".join((*self._opening(), b"[", b",".join(self._items())))
+            return ()
+        return (*self._opening(), b"[", *_separated(self._items()))
 
     def head(self) -> Sequence[bytes]:
         """The tools, the instructions, and the input up to the first message of the user."""
@@ -224,10 +224,10 @@ class CompletionBody(Body, gc=False):
         prompt = self._only()
         return _text.decode(prompt) if prompt[:1] == b'"' else ""
 
-    def text(self) -> bytes:
+    def text(self) -> Sequence[bytes]:
         """The prompt without its closing quote, or the list of prompts without its bracket."""
         prompt = self._only()
-        return prompt[:-1] if len(prompt) > 2 and prompt[:1] in (b'"', b"[") else b""
+        return (prompt[:-1],) if len(prompt) > 2 and prompt[:1] in (b'"', b"[") else ()
 
     def _only(self) -> bytes:
         """The JSON of the prompt, taken out of a list of one."""
@@ -260,6 +260,13 @@ def _decoded(items: Iterable[bytes]) -> list[Any]:
 def _tools(value: Raw) -> list[Any]:
     tools = _given(value)
     return msgspec.json.decode(tools, type=list[Any]) if tools else []
+
+
+def _separated(items: Sequence[bytes]) -> list[bytes]:
+    """The items, of which there are some, with a comma between any two."""
+    separated: list[bytes] = [b","] * (2 * len(items) - 1)
+    separated[::2] = items
+    return separated
 
 
 def _given(value: Raw) -> bytes:

@@ -63,17 +63,18 @@ class PoolPrompts:
     ) -> Prompt:
         """Return the prompt of a body of ``body_bytes``; one that is not found is unhashable."""
         ids = body.tokens()
-        text = ids or body.text()
+        text = (ids,) if ids else body.text()
         if not text:
             return Prompt(self._estimate.tokens(body_bytes))
         form = "ids" if ids else path
-        identified = _identity_digest(form, str(body.model), _salt(body), body.options()) + text
+        identity = _identity_digest(form, str(body.model), _salt(body), body.options())
+        identified = b"".join((identity, *text))  # once: it may be long
+        estimated = self._estimate.tokens(len(identified) - _IDENTITY_BYTES)
         if self._rendering is None:
-            num_tokens = len(ids) // TOKEN_BYTES or self._estimate.tokens(len(text))
-            return Prompt(num_tokens, identified)
+            return Prompt(len(ids) // TOKEN_BYTES or estimated, identified)
         tokens = self._tokens(self._rendering, body)
         if not tokens:
-            return Prompt(self._estimate.tokens(len(text)), identified)
+            return Prompt(estimated, identified)
         num_tokens = len(tokens) // TOKEN_BYTES
         block_size = block_size_of(node.claims for node in self._pool.nodes.values())
         if not block_size:
