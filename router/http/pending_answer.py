@@ -20,12 +20,11 @@ class PendingAnswer:
 
     def __init__(self, client: ClientConnection, find: Callable[[], Awaitable[Answer]]) -> None:
         self._client = client
-        self._find = find
-        self._task = asyncio.get_running_loop().create_task(self._answer())
+        self._task = asyncio.get_running_loop().create_task(self._answer(find))
         self._task.add_done_callback(self._done)
 
-    async def _answer(self) -> None:
-        self._client.answer(await self._find())
+    async def _answer(self, find: Callable[[], Awaitable[Answer]]) -> None:
+        self._client.answer(await find())
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

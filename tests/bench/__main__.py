@@ -7,6 +7,7 @@ import json
 import click
 
 from prefix_cache.cli.bench.report import print_rows
+from prefix_cache.cli.common_options import json_object_option
 from prefix_cache.cli.signals import run_stoppable
 from tests.bench.groups import GROUPS, measure_group
 from tests.bench.scale import Scale
@@ -15,7 +16,7 @@ from tests.bench.scale import Scale
 @click.command()
 @click.option("--only", type=click.Choice(list(GROUPS)), multiple=True, help="Only this group.")
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Samples taken of each case.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_object_option
 def main(only: tuple[str, ...], rounds: int, as_json: bool) -> None:
     """Measure index and node, each case in turns with its baseline.
 

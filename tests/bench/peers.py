@@ -16,6 +16,7 @@ import click
 
 from prefix_cache.cli.bench.harness import Case, Row, Sample, Spread, measure
 from prefix_cache.cli.bench.report import print_rows
+from prefix_cache.cli.common_options import json_object_option
 from tests.bench.conversation import delta_case
 from tests.bench.memory import index_memory
 from tests.bench.node_conversation import node_conversation_cases
@@ -70,7 +71,7 @@ class Judged:
     help="Folder with the prepared peers.",
 )
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Rounds that each side plays.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_object_option
 def main(peers: Path, rounds: int, as_json: bool) -> None:
     """Measure the index in turns with vLLM and Dynamo, and say which targets it meets."""
     judged = [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from prefix_cache.cli.option_types import FILE
 from prefix_cache.replay.formats import TOKENS, ReadOptions, Source, checked_block_size
 from prefix_cache.replay.measure.replay import Replay
 from prefix_cache.replay.measure.targets import UnlimitedCache
@@ -16,7 +17,7 @@ from tests.bench.replay import UNLIMITED, hashed_blocks
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Samples taken.")
 def main(file: Path, rounds: int) -> None:
     """Read and replay FILE; show prompt tokens a second, by the median sample.

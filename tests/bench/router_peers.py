@@ -20,6 +20,8 @@ from pathlib import Path
 
 import click
 
+from prefix_cache.cli.option_types import FILE
+
 OURS = "prefix-cache"
 COMPILED = "prefix-cache-compiled"
 DIRECT = "direct"
@@ -92,7 +94,7 @@ FIGURES = (
 )
 @click.option(
     "--compiled",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The prefix-cache command of a virtual environment with the compiled wheel.",
 )
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Rounds that each router plays.")
