@@ -11,14 +11,14 @@ def children(pid: int) -> set[int]:
     return {
         int(child)
         for child, parent, stat, *command in rows
-        if int(parent) == pid and not stat.startswith("Z") and not command[-1].endswith("ps")
+        if int(parent) == pid and not _has_ended(stat) and not command[-1].endswith("ps")
     }
 
 
 def is_running(pid: int) -> bool:
     """Whether a process exists and has not ended."""
     state = _ps("-p", str(pid), "-o", "stat=").strip()
-    return bool(state) and not state.startswith("Z")
+    return bool(state) and not _has_ended(state)
 
 
 def memory_bytes(pid: int) -> int:
@@ -28,3 +28,8 @@ def memory_bytes(pid: int) -> int:
 
 def _ps(*arguments: str) -> str:
     return subprocess.run(["ps", *arguments], check=False, capture_output=True, text=True).stdout
+
+
+def _has_ended(stat: str) -> bool:
+    # While a thread ("l") of a zombie is still ending, its sockets take connections.
+    return stat.startswith("Z") and "l" not in stat
