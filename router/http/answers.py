@@ -8,6 +8,8 @@ from http import HTTPStatus
 import msgspec
 
 JSON = b"application/json"
+NOT_ROUTED = b"x-prefix-cache-node: -\r\nx-prefix-cache-reason: not_routed\r\n"
+"""The decision about a request that the router answers by itself."""
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 _STATUS_LINES = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b""))
@@ -22,23 +24,29 @@ def status_line(status: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer; ``headers`` besides content type and length, each with its line end."""
+    """A whole answer.
+
+    ``decision`` are the header lines that say where the request went, and why; ``headers`` what
+    else there is besides content type and length.  Each line has its end.
+    """
 
     status: int
     body: bytes
     content_type: bytes = JSON
     headers: bytes = b""
+    decision: bytes = NOT_ROUTED
 
     def encode(self, request_id: bytes, connection: bytes, *, to_head: bool) -> bytes:
         """The bytes to send; ``connection`` is a header line or empty.
 
         The answer to a HEAD request ends with its head.
         """
-        return b"%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b\r\n%b" % (
+        return b"%bcontent-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b%b%b\r\n%b" % (
             status_line(self.status),
             self.content_type,
             len(self.body),
             request_id,
+            self.decision,
             self.headers,
             connection,
             b"" if to_head else self.body,
@@ -66,7 +74,8 @@ def error_answer(
     param: str | None = None,
     code: str | None = None,
     headers: bytes = b"",
+    decision: bytes = NOT_ROUTED,
 ) -> Answer:
     """An error."""
     body = error_document(status, message, param=param, code=code)
-    return Answer(status, body, headers=headers)
+    return Answer(status, body, headers=headers, decision=decision)

@@ -9,29 +9,37 @@ from router.http.heads import decision_fields
 from router.open_routes import OpenRoute
 
 _RETRY_AFTER = b"retry-after: 1\r\n"
+_NO_NODE = b"x-prefix-cache-node: -\r\nx-prefix-cache-reason: no_node_available\r\n"
 _NODE_FAILED = "node_failed"
 
 
 def no_node_answer(error: NoNodeAvailable) -> Answer:
     """No node can take a request now."""
-    return error_answer(503, str(error), code="no_node_available", headers=_RETRY_AFTER)
+    return error_answer(
+        503, str(error), code="no_node_available", headers=_RETRY_AFTER, decision=_NO_NODE
+    )
 
 
 def failed_answer(status: int, route: OpenRoute, why: str) -> Answer:
     """The node of a route broke, or fell silent, before its answer began."""
     message = f"node {route.node.name} failed: {why}"
-    return error_answer(status, message, code=_NODE_FAILED, headers=_decision(route))
+    return error_answer(status, message, code=_NODE_FAILED, decision=_decision(route))
 
 
 def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
     """The engine of a route said that it cannot, and maybe when it can."""
-    status, headers = engine.status, _decision(route)
+    status, headers = engine.status, b""
     if retry_after := engine.headers.get(b"retry-after"):
-        headers += b"retry-after: %b\r\n" % retry_after
+        headers = b"retry-after: %b\r\n" % retry_after
     elif status == 503:
-        headers += _RETRY_AFTER
-    message = f"node {route.node.name} answered {status}"
-    return error_answer(status, message, code="node_unavailable", headers=headers)
+        headers = _RETRY_AFTER
+    return error_answer(
+        status,
+        f"node {route.node.name} answered {status}",
+        code="node_unavailable",
+        headers=headers,
+        decision=_decision(route),
+    )
 
 
 def overloaded_answer(error: OSError) -> Answer:

@@ -299,6 +299,6 @@ async def test_a_router_says_where_each_turn_of_a_chat_went_and_why(
     assert first.headers["x-prefix-cache-node"] == second.headers["x-prefix-cache-node"]
     assert first.headers["x-request-id"]
     assert second.headers["x-request-id"] == "turn-2"
-    assert "x-prefix-cache-node" not in listed.headers
+    assert listed.headers["x-prefix-cache-reason"] == "not_routed"
     assert first.parse().choices[0].message.content == ANSWER
     assert sorted(engine.counts.served for engine in engines) == [0, 2]

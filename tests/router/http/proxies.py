@@ -98,6 +98,9 @@ def is_failed(proxy: Proxy, name: str) -> bool:
 # --- the client ---------------------------------------------------------------------------
 
 
+IN_EVERY_ANSWER = {"x-request-id", "x-prefix-cache-node", "x-prefix-cache-reason"}
+
+
 def chat_body(text: str = "hello", **fields: object) -> bytes:
     messages = [{"role": "user", "content": text}]
     return json.dumps({"model": "m", "messages": messages, **fields}).encode()
@@ -176,7 +179,9 @@ class Client:
         assert first.startswith("HTTP/1.1 ")
         headers = dict(line.split(": ", 1) for line in lines)
         assert len(headers) == len(lines), "a field came twice"
-        return int(first.split(" ")[1]), headers
+        status = int(first.split(" ")[1])
+        assert status < 200 or headers.keys() >= IN_EVERY_ANSWER
+        return status, headers
 
     async def chunk(self) -> bytes:
         """Read one chunk; empty for the last one."""

@@ -140,6 +140,14 @@ async def test_an_unknown_path_is_not_found() -> None:
         assert "/v1/nothing" in got.error["message"]
 
 
+@pytest.mark.parametrize("asked", [get("/health"), get("/metrics"), get("/no"), post(b"{")])
+async def test_an_answer_of_the_router_itself_says_that_no_node_was_chosen(asked: bytes) -> None:
+    async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
+        got = await client.ask(asked)
+        assert got.headers["x-prefix-cache-node"] == "-"
+        assert got.headers["x-prefix-cache-reason"] == "not_routed"
+
+
 async def test_a_head_request_is_answered_without_a_body() -> None:
     async with proxy_and_engines(1) as (proxy, _), client_of(proxy) as client:
         client.send(get("/health").replace(b"GET", b"HEAD"))

@@ -195,6 +195,8 @@ async def test_without_another_node_the_client_is_told() -> None:
         assert (got.status, got.headers["retry-after"]) == (503, "1")
         assert got.error["code"] == "no_node_available"
         assert "a is FAILED" in got.error["message"]
+        assert got.headers["x-prefix-cache-node"] == "-"
+        assert got.headers["x-prefix-cache-reason"] == "no_node_available"
         assert len(engine.received) == 1
         await proxy.settles()
 
