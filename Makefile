@@ -46,7 +46,7 @@ wire: $(READY)  ## record the wire contract after a compatible change of proto/
 	$(BIN)/buf build proto --exclude-source-info --as-file-descriptor-set -o tests/contract/wire.txtpb
 
 wheel: $(READY)  ## dist/: a wheel whose router is compiled; needs a C compiler
-	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 $(BIN)/python -m build
+	HATCH_BUILD_HOOK_ENABLE_MYPYC=1 PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build
 
 redis:  # the tests run against a real one
 	@command -v redis-server >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \

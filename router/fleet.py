@@ -127,11 +127,11 @@ class Fleet:
         """Take a good probe: the node can be chosen, and lives its life ``incarnation``."""
         if node.state is NodeState.GONE:
             return
-        restarted = node.incarnation not in (0, incarnation)
-        if restarted and node.state in (NodeState.READY, NodeState.DRAINING):
-            self.node_failed(node, "it restarted")
+        lost_cache = node.incarnation not in (0, incarnation)
+        if lost_cache and node.state in (NodeState.READY, NodeState.DRAINING):
+            self.node_failed(node, "its cache is lost")
         if node.state is NodeState.FAILED:
-            log.info("node %s is back%s", node.name, ", restarted" if restarted else "")
+            log.info("node %s is back%s", node.name, ", without its cache" if lost_cache else "")
         node.incarnation = incarnation
         node.first_incarnation = node.first_incarnation or incarnation
         if node.told_to_drain:

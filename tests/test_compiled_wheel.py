@@ -23,7 +23,11 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")
     subprocess.run(
         [sys.executable, "-m", "build", "--outdir", folder / "dist", ROOT],
-        env=os.environ | {"HATCH_BUILD_HOOK_ENABLE_MYPYC": "1"},
+        env=os.environ
+        | {
+            "HATCH_BUILD_HOOK_ENABLE_MYPYC": "1",
+            "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+        },
         check=True,
     )
     (wheel,) = (folder / "dist").glob("*.whl")

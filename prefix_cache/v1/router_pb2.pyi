@@ -185,7 +185,7 @@ class RouteResponse(_message.Message):
     reason: Global___RouteReason.ValueType
     """Why."""
     moved_from: _builtins.str
-    """When moved: the home left behind.  Equal to `node` when that was restarted."""
+    """When moved: the home left behind.  Equal to `node` when that lost its cache."""
     lost_tokens: _builtins.int
     """When moved: tokens of the conversation that were committed there and may be prefilled
     again.

@@ -73,9 +73,9 @@ def explain(decision: Decision) -> Explanation:
 def in_words(decision: Decision) -> str:
     """Say why the node was chosen, in one sentence."""
     name = decision.node.name
-    if decision.reason is RouteReason.PINNED:
-        return f"{name} is the conversation's home"
     because = _compared(decision)
+    if decision.reason is RouteReason.PINNED:
+        return f"{name} is its home and {because}"
     if decision.reason is RouteReason.NEW:
         return f"no home yet: {name} {because}"
     return f"its home {decision.moved_from} {_why_left(decision)}: {name} {because}"
@@ -87,7 +87,7 @@ def _why_left(decision: Decision) -> str:
             return why
     for candidate in decision.candidates:
         if candidate.node.name == decision.moved_from:
-            return "costs more" if candidate.is_home else "was restarted and holds nothing of it"
+            return "costs more" if candidate.is_home else "lost its cache"
     return "is gone"
 
 

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from prefix_cache.cli.top.router import hit_rate_now, losses_in_words
+from prefix_cache.cli.top.router import hit_rate_now, losses_in_words, silent_workers
 from tests.cli.commands import first_line, run, running
 
 DEADLINE_S = 20.0
@@ -96,12 +96,26 @@ def test_top_shows_the_nodes_of_a_router_and_what_was_lost(router: Fleet) -> Non
 
 
 def test_a_router_that_does_not_answer_is_named(router: Fleet) -> None:
-    for address in ("127.0.0.1:1", router.grpc):
+    done = run("top", "--once", "--router", "127.0.0.1:1")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "http://127.0.0.1:1" in done.stdout
+    assert "no answer: " in done.stdout
+
+
+def test_what_is_no_proxy_of_a_router_is_told_as_such(router: Fleet) -> None:
+    for address, said in (
+        (router.grpc, "no HTTP"),
+        (f"{router.url}/v1", "status 404"),
+    ):
         done = run("top", "--once", "--router", address)
-        assert done.returncode == 1
-        assert f"http://{address}" in done.stdout
-        assert "no answer: " in done.stdout
-        assert "Traceback" not in done.stderr
+        assert (done.returncode, done.stderr) == (1, "")
+        expected = f"no answer: {said}, expected the address of a router's proxy (router --http)"
+        assert expected in " ".join(done.stdout.split())
+
+
+def test_workers_whose_counts_are_missing_are_told() -> None:
+    assert silent_workers({"count": 4, "answered": 4}) == ""
+    assert silent_workers({"count": 4, "answered": 3}) == "counts are those of 3 of 4 workers"
 
 
 def test_a_drained_node_is_left_and_comes_back(router: Fleet) -> None:

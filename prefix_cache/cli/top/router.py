@@ -51,6 +51,8 @@ class RouterView:
             async with self._session.get(f"{self._url}/nodes") as answer:
                 answer.raise_for_status()
                 self._now = await answer.json()
+        except aiohttp.ClientResponseError as error:
+            self._error = _not_a_router(error)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._error = str(error) or "no answer in time"
         return self._now is not None
@@ -89,7 +91,8 @@ class RouterView:
                 percent(node["hit_rate_now"]),
                 f"{node['failures']:,}",
             )
-        result.caption = Text(losses_in_words(self._now["sums"]))
+        captions = (losses_in_words(self._now["sums"]), silent_workers(self._now["workers"]))
+        result.caption = Text("\n".join(filter(None, captions)))
         return result
 
 
@@ -113,6 +116,18 @@ def losses_in_words(sums: Mapping[str, Any]) -> str:
         f"{prompt:,} prompt tokens; of {sums['told_tokens']:,} the engines said what was cached: "
         f"{percent(sums['hit_rate'])}\nnot cached: {lost}"
     )
+
+
+def silent_workers(workers: Mapping[str, Any]) -> str:
+    """Say whose counts are missing, if any are."""
+    count, answered = workers["count"], workers["answered"]
+    return "" if answered == count else f"counts are those of {answered} of {count} workers"
+
+
+def _not_a_router(error: aiohttp.ClientResponseError) -> str:
+    # Without headers it was no HTTP, and the message is what was sent instead.
+    said = "no HTTP" if error.headers is None else f"status {error.status}"
+    return f"{said}, expected the address of a router's proxy (router --http)"
 
 
 def _by_name(document: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:

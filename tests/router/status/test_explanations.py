@@ -57,7 +57,7 @@ def test_the_reason_is_told_in_words() -> None:
     dispatcher = dispatcher_over("ab", policy="least_load")
     dispatcher.node("b").in_flight_tokens = 5
     serve(dispatcher)
-    assert words(dispatcher) == "a is the conversation's home"
+    assert words(dispatcher) == "a is its home and costs least (0.0), next is b (5.0)"
 
     dispatcher.node("a").in_flight_tokens = 10
     assert words(dispatcher) == "its home a costs more: b costs least (5.0), next is a (10.0)"
@@ -65,7 +65,7 @@ def test_the_reason_is_told_in_words() -> None:
     dispatcher.node("b").in_flight_tokens = 10
     assert words(dispatcher) in (
         "its home a costs more: b costs as little as a (10.0) and wins the tie",
-        "a is the conversation's home",
+        "a is its home and costs as little as b (10.0) and wins the tie",
     )
 
     dispatcher.node_failed(dispatcher.node("a"), "gone")
@@ -73,9 +73,7 @@ def test_the_reason_is_told_in_words() -> None:
 
     dispatcher.node_answered(dispatcher.node("a"), 2)
     dispatcher.node_failed(dispatcher.node("b"), "gone")
-    assert words(dispatcher) == (
-        "its home a was restarted and holds nothing of it: a is the only one that can take it"
-    )
+    assert words(dispatcher) == "its home a lost its cache: a is the only one that can take it"
 
     dispatcher.conversations.pin(CHAT, Home("z", 1), 10, written_at=0.0)
     assert words(dispatcher) == "its home z is gone: a is the only one that can take it"
