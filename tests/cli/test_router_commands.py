@@ -106,6 +106,8 @@ def test_what_is_no_proxy_of_a_router_is_told_as_such(router: Fleet) -> None:
     for address, said in (
         (router.grpc, "no HTTP"),
         (f"{router.url}/v1", "status 404"),
+        (f"{router.url}/conversations?", "another document"),
+        (f"{router.url}/metrics?", "another document"),
     ):
         done = run("top", "--once", "--router", address)
         assert (done.returncode, done.stderr) == (1, "")

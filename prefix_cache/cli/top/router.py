@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,9 @@ _LOSSES = {
     "routed_elsewhere": "routed elsewhere",
     "not_delivered": "not delivered",
 }
+
+_TOLD = {"nodes", "sums", "workers"}
+"""What a router's document has, among others."""
 
 _STYLES = {"READY": "green", "FAILED": "red", "DRAINING": "yellow", "JOINING": "dim"}
 
@@ -50,9 +54,18 @@ class RouterView:
         try:
             async with self._session.get(f"{self._url}/nodes") as answer:
                 answer.raise_for_status()
-                self._now = await answer.json()
+                document = await answer.json()
+            if isinstance(document, dict) and document.keys() >= _TOLD:
+                self._now = document
+            else:
+                self._error = _not_a_router("another document")
+        except (aiohttp.ContentTypeError, json.JSONDecodeError):
+            self._error = _not_a_router("another document")
         except aiohttp.ClientResponseError as error:
-            self._error = _not_a_router(error)
+            # Without headers it was no HTTP, and the message is what was sent instead.
+            self._error = _not_a_router(
+                "no HTTP" if error.headers is None else f"status {error.status}"
+            )
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             self._error = str(error) or "no answer in time"
         return self._now is not None
@@ -124,9 +137,7 @@ def silent_workers(workers: Mapping[str, Any]) -> str:
     return "" if answered == count else f"counts are those of {answered} of {count} workers"
 
 
-def _not_a_router(error: aiohttp.ClientResponseError) -> str:
-    # Without headers it was no HTTP, and the message is what was sent instead.
-    said = "no HTTP" if error.headers is None else f"status {error.status}"
+def _not_a_router(said: str) -> str:
     return f"{said}, expected the address of a router's proxy (router --http)"
 
 
