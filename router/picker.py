@@ -23,7 +23,7 @@ class Decision:
     cannot take the turn, lost the conversation, or the policy left it.
 
     When moved, ``moved_from`` names the home left behind and ``lost_tokens`` counts the tokens
-    committed there, which may be prefilled again.  A home that lost its KV in a restart can
+    committed there, which may be prefilled again.  A home that lost its KV can
     be chosen anew: then both names are equal.
 
     ``candidates`` and their ``costs``, with parts named ``terms``, are the whole score table;

@@ -79,3 +79,13 @@ def error_answer(
     """An error."""
     body = error_document(status, message, param=param, code=code)
     return Answer(status, body, headers=headers, decision=decision)
+
+
+def internal_error_answer(decision: bytes = NOT_ROUTED) -> Answer:
+    """A fault of the router's own."""
+    return error_answer(500, "internal error, see the router's log", decision=decision)
+
+
+def router_ends_answer(decision: bytes = NOT_ROUTED) -> Answer:
+    """There was no time left for more."""
+    return error_answer(503, "the router ends", decision=decision)

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
 
-from router.http.answers import Answer, error_answer
+from router.http.answers import Answer, error_answer, internal_error_answer
 from router.http.deadline import Deadline
 from router.http.outbox import Outbox
 from router.http.request_parser import Refused, Request, RequestParser
@@ -256,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
             if self.under_way is not None:
                 self.under_way.client_gone()
             if self._request is request:
-                self.answer(error_answer(500, "internal error, see the router's log"))
+                self.answer(internal_error_answer())
 
     def _read_on(self) -> None:
         """Read unless requests wait, and for no longer than a client may take."""

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from prefix_cache.errors import NoNodeAvailable
 from router.directory import follow_pin
-from router.http.answers import Answer, error_answer
+from router.http.answers import (
+    NOT_ROUTED,
+    Answer,
+    internal_error_answer,
+    router_ends_answer,
+)
 from router.http.delivery import Delivery
 from router.http.engine_connection import EngineConnection
 from router.http.forwarding import Forwarding
@@ -20,6 +25,7 @@ from router.http.node_errors import (
     failed_answer,
     no_node_answer,
     overloaded_answer,
+    route_fields,
     unavailable_answer,
 )
 from router.http.request_parser import Request
@@ -196,19 +202,23 @@ class Exchange:
 
     def cut_off(self) -> None:
         """The router has to end: what is under way ends, and no fault of the node's."""
-        self._give_up(error_answer(503, "the router ends"))
+        self._give_up(router_ends_answer(self._decision()))
 
     def _internal_error(self, error: BaseException) -> None:
         _log.error("internal error", exc_info=error)
-        self._give_up(error_answer(500, "internal error, see the router's log"))
+        self._give_up(internal_error_answer(self._decision()))
 
     def _out_of_sockets(self, error: OSError) -> None:
         """Give up: the router is at its own limit, which is no failure of the node."""
         _log.error("no socket for a connection to an engine: %s", error.strerror)
         assert self._route is not None
         self._forwarding.dispatcher.not_served(self._route)
+        answer = overloaded_answer(error, self._route)
         self._route = None
-        self._answer(overloaded_answer(error))
+        self._answer(answer)
+
+    def _decision(self) -> bytes:
+        return NOT_ROUTED if self._route is None else route_fields(self._route)
 
     def _give_up(self, answer: Answer) -> None:
         self._end()

@@ -23,7 +23,7 @@ def no_node_answer(error: NoNodeAvailable) -> Answer:
 def failed_answer(status: int, route: OpenRoute, why: str) -> Answer:
     """The node of a route broke, or fell silent, before its answer began."""
     message = f"node {route.node.name} failed: {why}"
-    return error_answer(status, message, code=_NODE_FAILED, decision=_decision(route))
+    return error_answer(status, message, code=_NODE_FAILED, decision=route_fields(route))
 
 
 def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
@@ -38,14 +38,19 @@ def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
         f"node {route.node.name} answered {status}",
         code="node_unavailable",
         headers=headers,
-        decision=_decision(route),
+        decision=route_fields(route),
     )
 
 
-def overloaded_answer(error: OSError) -> Answer:
+def overloaded_answer(error: OSError, route: OpenRoute) -> Answer:
     """The router itself is at a limit."""
-    message = f"the router has no socket left: {error.strerror}"
-    return error_answer(503, message, code="router_overloaded", headers=_RETRY_AFTER)
+    return error_answer(
+        503,
+        f"the router has no socket left: {error.strerror}",
+        code="router_overloaded",
+        headers=_RETRY_AFTER,
+        decision=route_fields(route),
+    )
 
 
 def broken_off(why: str) -> bytes:
@@ -53,5 +58,6 @@ def broken_off(why: str) -> bytes:
     return error_document(502, f"the answer broke off: {why}", code=_NODE_FAILED)
 
 
-def _decision(route: OpenRoute) -> bytes:
+def route_fields(route: OpenRoute) -> bytes:
+    """The header lines that say where a route leads, and why."""
     return decision_fields(route.node.name, route.decision.reason)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from router.http.answers import Answer
+from router.http.answers import Answer, internal_error_answer, router_ends_answer
 
 if TYPE_CHECKING:
     from router.http.client_connection import ClientConnection
@@ -24,12 +24,22 @@ class PendingAnswer:
         self._task.add_done_callback(self._done)
 
     async def _answer(self, find: Callable[[], Awaitable[Answer]]) -> None:
-        self._client.answer(await find())
+        try:
+            answer = await find()
+        except Exception:
+            _log.exception("internal error")
+            self._give_up(internal_error_answer())
+        else:
+            self._client.answer(answer)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("internal error", exc_info=error)
             self._client.abort()
+
+    def _give_up(self, answer: Answer) -> None:
+        self._client.close_when_finished()
+        self._client.answer(answer)
 
     def client_gone(self) -> None:
         """Nobody waits for it any more."""
@@ -38,7 +48,7 @@ class PendingAnswer:
     def cut_off(self) -> None:
         """The router has to end."""
         self._task.cancel()
-        self._client.abort()
+        self._give_up(router_ends_answer())
 
     def expired(self) -> None:
         """No deadline was set: others answer soon or not at all."""

@@ -85,9 +85,12 @@ def _why_left(decision: Decision) -> str:
     for node, why in decision.left_out:
         if node.name == decision.moved_from:
             return why
-    for candidate in decision.candidates:
+    chosen = sum(decision.costs[decision.index])
+    for candidate, cost in zip(decision.candidates, decision.costs, strict=True):
         if candidate.node.name == decision.moved_from:
-            return "costs more" if candidate.is_home else "lost its cache"
+            if not candidate.is_home:
+                return "lost its cache"
+            return "costs more" if sum(cost) > chosen else "costs no less"
     return "is gone"
 
 

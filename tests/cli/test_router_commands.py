@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
@@ -113,6 +116,32 @@ def test_what_is_no_proxy_of_a_router_is_told_as_such(router: Fleet) -> None:
         assert (done.returncode, done.stderr) == (1, "")
         expected = f"no answer: {said}, expected the address of a router's proxy (router --http)"
         assert expected in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "unix:///x", "127.0.0.1:99999", "http://"])
+def test_a_malformed_address_of_a_router_is_told(address: str) -> None:
+    done = run("top", "--once", "--json", "--router", address)
+    assert (done.returncode, done.stderr) == (1, "")
+    expected = "malformed address, expected HOST:PORT or http://HOST:PORT"
+    assert json.loads(done.stdout)["error"] == expected
+
+
+@pytest.mark.parametrize(
+    "document",
+    [b"{}", b'{"nodes": 1, "sums": 1, "workers": 1}', b"[" * 200_000, b'{"a": "\xff"}', b"<html>"],
+    ids=["empty", "other types", "deep", "no UTF-8", "no JSON"],
+)
+def test_what_no_router_says_is_told_as_such(tmp_path: Path, document: bytes) -> None:
+    (tmp_path / "nodes").write_bytes(document)
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = run("top", "--once", "--json", "--router", f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert (done.returncode, done.stderr) == (1, "")
+    expected = "another document, expected the address of a router's proxy (router --http)"
+    assert json.loads(done.stdout)["error"] == expected
 
 
 def test_workers_whose_counts_are_missing_are_told() -> None:

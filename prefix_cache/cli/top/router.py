@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
@@ -23,10 +23,43 @@ _LOSSES = {
     "not_delivered": "not delivered",
 }
 
-_TOLD = {"nodes", "sums", "workers"}
-"""What a router's document has, among others."""
-
 _STYLES = {"READY": "green", "FAILED": "red", "DRAINING": "yellow", "JOINING": "dim"}
+
+
+class _Node(msgspec.Struct):
+    name: str
+    state: str
+    in_flight: int
+    queued_prefill: int
+    conversations: int
+    turns: int
+    hit_rate: float | None
+    told_tokens: int
+    cached_tokens: int
+    failures: int
+
+
+class _Sums(msgspec.Struct):
+    prompt_tokens: int
+    told_tokens: int
+    hit_rate: float | None
+    unhashable: int
+    held_by_nobody: int
+    routed_elsewhere: int
+    not_delivered: int
+
+
+class _Workers(msgspec.Struct):
+    count: int
+    answered: int
+
+
+class _Document(msgspec.Struct):
+    """What a router tells, among others."""
+
+    nodes: list[_Node]
+    sums: _Sums
+    workers: _Workers
 
 
 @asynccontextmanager
@@ -52,15 +85,16 @@ class RouterView:
         """Ask the router; whether it answered."""
         self._before, self._now, self._error = self._now, None, ""
         try:
-            async with self._session.get(f"{self._url}/nodes") as answer:
+            url = f"{self._url}/nodes"
+            async with self._session.get(url, allow_redirects=False) as answer:
                 answer.raise_for_status()
-                document = await answer.json()
-            if isinstance(document, dict) and document.keys() >= _TOLD:
-                self._now = document
-            else:
-                self._error = _not_a_router("another document")
-        except (aiohttp.ContentTypeError, json.JSONDecodeError):
+                document = msgspec.json.decode(await answer.read())
+            msgspec.convert(document, _Document)
+            self._now = document
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self._error = _not_a_router("another document")
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+            self._error = "malformed address, expected HOST:PORT or http://HOST:PORT"
         except aiohttp.ClientResponseError as error:
             # Without headers it was no HTTP, and the message is what was sent instead.
             self._error = _not_a_router(

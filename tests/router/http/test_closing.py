@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from router.http.measurements import Measurements
+from router.status import Status
 from tests.router.http.engines import (
     STREAM_END,
     STREAM_HEAD,
@@ -121,6 +122,44 @@ async def test_what_does_not_end_is_cut_off_after_the_grace() -> None:
         assert (measurements.cut, measurements.clients_gone) == (1, 0)
         assert proxy.node("a").failures == 0
         await eventually(lambda: not engine.open_connections)
+        client.close()
+
+
+async def test_who_waits_for_the_node_when_the_grace_is_over_is_told() -> None:
+    async with running_engine() as engine:
+        engine.next_ones = [hangs()]
+        async with running_proxy([engine], grace_s=0.1) as proxy:
+            client = await _open(proxy.port)
+            client.send(post())
+            await eventually(lambda: len(engine.received) == 1)
+        got = await client.answer()
+        assert (got.status, got.error["message"]) == (503, "the router ends")
+        assert got.headers["x-prefix-cache-node"] == "a"
+        assert got.headers["x-prefix-cache-reason"] == "new"
+        assert await client.is_closed()
+        await proxy.settles()
+        client.close()
+
+
+async def test_who_waits_for_the_router_itself_when_the_grace_is_over_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(self: Status) -> dict[str, object]:
+        asked.set()
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(Status, "nodes", never)
+    async with running_engine() as engine:
+        async with running_proxy([engine], grace_s=0.1) as proxy:
+            client = await _open(proxy.port)
+            client.send(get("/nodes"))
+            await asked.wait()
+        got = await client.answer()
+        assert (got.status, got.error["message"]) == (503, "the router ends")
+        assert await client.is_closed()
         client.close()
 
 

@@ -140,6 +140,7 @@ async def test_without_a_socket_left_the_router_says_so_and_blames_no_node() -> 
             got = await client.ask(post())
         assert (got.status, got.headers["retry-after"]) == (503, "1")
         assert got.error["code"] == "router_overloaded"
+        assert got.headers["x-prefix-cache-node"] == "a"
         assert [node.failures for node in proxy.dispatcher.nodes()] == [0, 0]
         await proxy.settles()
         assert (await client.ask(post())).status == 200

@@ -64,7 +64,7 @@ def test_the_reason_is_told_in_words() -> None:
 
     dispatcher.node("b").in_flight_tokens = 10
     assert words(dispatcher) in (
-        "its home a costs more: b costs as little as a (10.0) and wins the tie",
+        "its home a costs no less: b costs as little as a (10.0) and wins the tie",
         "a is its home and costs as little as b (10.0) and wins the tie",
     )
 
