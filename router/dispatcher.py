@@ -25,7 +25,7 @@ class Dispatcher(Fleet):
 
     A conversation is pinned to the life of a node (its incarnation) that served its last turn.
     So a node that failed and comes back as it was still holds its conversations, and one that
-    comes back restarted holds none.
+    lost its cache holds none.
 
     ``on_pin`` is told each pin that is written here, ``on_failure`` each node that failed a turn.
     """

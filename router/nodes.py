@@ -14,7 +14,7 @@ from router.turn import DEFAULT_POOL
 
 
 class Home(NamedTuple):
-    """One life of a node: what a restarted node of the same name holds is not what this held."""
+    """One life of a node: what the node holds in the next is not what this held."""
 
     node: str
     incarnation: int

@@ -8,8 +8,6 @@ from http import HTTPStatus
 import msgspec
 
 JSON = b"application/json"
-NOT_ROUTED = b"x-prefix-cache-node: -\r\nx-prefix-cache-reason: not_routed\r\n"
-"""The decision about a request that the router answers by itself."""
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 _STATUS_LINES = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES.get(status, b""))
@@ -20,6 +18,15 @@ _STATUS_LINES = {
 def status_line(status: int) -> bytes:
     """The first line of an answer with a status from 200 to 599."""
     return _STATUS_LINES[status]
+
+
+def decision_lines(node: bytes, reason: bytes) -> bytes:
+    """The header lines that say where a request went, and why."""
+    return b"x-prefix-cache-node: %b\r\nx-prefix-cache-reason: %b\r\n" % (node, reason)
+
+
+NOT_ROUTED = decision_lines(b"-", b"not_routed")
+"""The decision about a request that the router answers by itself."""
 
 
 @dataclass(frozen=True, slots=True)

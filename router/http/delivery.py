@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from router.http.answers import error_document
 from router.http.engine_connection import EngineConnection
 from router.http.forwarding import Forwarding
-from router.http.heads import decision_fields
+from router.http.heads import route_lines
 from router.http.node_errors import broken_off
 from router.http.relay import Relay
 from router.http.request_parser import Request
@@ -61,7 +61,7 @@ class Delivery:
         if self._relay.ends_with_connection:
             client.close_when_finished()
         ours = b"%bx-request-id: %b\r\n%b" % (
-            decision_fields(route.node.name, route.decision.reason),
+            route_lines(route),
             request.request_id,
             client.connection_field(),
         )

@@ -20,12 +20,11 @@ from router.http.answers import (
 from router.http.delivery import Delivery
 from router.http.engine_connection import EngineConnection
 from router.http.forwarding import Forwarding
-from router.http.heads import engine_head
+from router.http.heads import engine_head, route_lines
 from router.http.node_errors import (
     failed_answer,
     no_node_answer,
     overloaded_answer,
-    route_fields,
     unavailable_answer,
 )
 from router.http.request_parser import Request
@@ -218,7 +217,7 @@ class Exchange:
         self._answer(answer)
 
     def _decision(self) -> bytes:
-        return NOT_ROUTED if self._route is None else route_fields(self._route)
+        return NOT_ROUTED if self._route is None else route_lines(self._route)
 
     def _give_up(self, answer: Answer) -> None:
         self._end()

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from prefix_cache.client import RouteReason
-from router.http.answers import status_line
+from router.http.answers import decision_lines, status_line
 from router.http.request_parser import Request
+from router.open_routes import OpenRoute
 
 Fields = Sequence[tuple[bytes, bytes]]
 """Names in lower case, with their values."""
@@ -44,15 +45,16 @@ def client_head(status: int, fields: Fields, ours: bytes) -> bytes:
     return b"%b%b%b\r\n" % (status_line(status), _kept(fields, _NOT_TO_CLIENT), ours)
 
 
+def route_lines(route: OpenRoute) -> bytes:
+    """The header lines that say where a route leads, and why."""
+    return _decision_lines(route.node.name, route.decision.reason)
+
+
 @lru_cache(maxsize=1024)
-def decision_fields(node: str, reason: RouteReason) -> bytes:
-    """The header lines that say where a request went, and why."""
-    return b"%bx-prefix-cache-reason: %b\r\n" % (_node_field(node), reason.name.lower().encode())
-
-
-def _node_field(node: str) -> bytes:
-    """The header line that names a node; what cannot stand there becomes a question mark."""
-    return b"x-prefix-cache-node: %b\r\n" % _UNPRINTABLE.sub(b"?", node.encode())
+def _decision_lines(node: str, reason: RouteReason) -> bytes:
+    # What cannot stand in a header becomes a question mark.
+    name = _UNPRINTABLE.sub(b"?", node.encode())
+    return decision_lines(name, reason.name.lower().encode())
 
 
 def _kept(fields: Fields, dropped: frozenset[bytes]) -> bytes:

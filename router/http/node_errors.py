@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from prefix_cache.errors import NoNodeAvailable
-from router.http.answers import Answer, error_answer, error_document
+from router.http.answers import Answer, decision_lines, error_answer, error_document
 from router.http.engine_connection import EngineConnection
-from router.http.heads import decision_fields
+from router.http.heads import route_lines
 from router.open_routes import OpenRoute
 
 _RETRY_AFTER = b"retry-after: 1\r\n"
-_NO_NODE = b"x-prefix-cache-node: -\r\nx-prefix-cache-reason: no_node_available\r\n"
+_NO_NODE = decision_lines(b"-", b"no_node_available")
 _NODE_FAILED = "node_failed"
 
 
@@ -23,7 +23,7 @@ def no_node_answer(error: NoNodeAvailable) -> Answer:
 def failed_answer(status: int, route: OpenRoute, why: str) -> Answer:
     """The node of a route broke, or fell silent, before its answer began."""
     message = f"node {route.node.name} failed: {why}"
-    return error_answer(status, message, code=_NODE_FAILED, decision=route_fields(route))
+    return error_answer(status, message, code=_NODE_FAILED, decision=route_lines(route))
 
 
 def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
@@ -38,7 +38,7 @@ def unavailable_answer(route: OpenRoute, engine: EngineConnection) -> Answer:
         f"node {route.node.name} answered {status}",
         code="node_unavailable",
         headers=headers,
-        decision=route_fields(route),
+        decision=route_lines(route),
     )
 
 
@@ -49,15 +49,10 @@ def overloaded_answer(error: OSError, route: OpenRoute) -> Answer:
         f"the router has no socket left: {error.strerror}",
         code="router_overloaded",
         headers=_RETRY_AFTER,
-        decision=route_fields(route),
+        decision=route_lines(route),
     )
 
 
 def broken_off(why: str) -> bytes:
     """The JSON of the error of a node that broke within its answer."""
     return error_document(502, f"the answer broke off: {why}", code=_NODE_FAILED)
-
-
-def route_fields(route: OpenRoute) -> bytes:
-    """The header lines that say where a route leads, and why."""
-    return decision_fields(route.node.name, route.decision.reason)

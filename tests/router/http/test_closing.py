@@ -125,22 +125,6 @@ async def test_what_does_not_end_is_cut_off_after_the_grace() -> None:
         client.close()
 
 
-async def test_who_waits_for_the_node_when_the_grace_is_over_is_told() -> None:
-    async with running_engine() as engine:
-        engine.next_ones = [hangs()]
-        async with running_proxy([engine], grace_s=0.1) as proxy:
-            client = await _open(proxy.port)
-            client.send(post())
-            await eventually(lambda: len(engine.received) == 1)
-        got = await client.answer()
-        assert (got.status, got.error["message"]) == (503, "the router ends")
-        assert got.headers["x-prefix-cache-node"] == "a"
-        assert got.headers["x-prefix-cache-reason"] == "new"
-        assert await client.is_closed()
-        await proxy.settles()
-        client.close()
-
-
 async def test_who_waits_for_the_router_itself_when_the_grace_is_over_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -184,8 +168,12 @@ async def test_who_waits_for_an_answer_that_has_not_begun_is_told() -> None:
             await eventually(lambda: len(engine.received) == 1)
         got = await client.answer()
         assert (got.status, got.headers["connection"]) == (503, "close")
+        assert got.error["message"] == "the router ends"
+        assert got.headers["x-prefix-cache-node"] == "a"
+        assert got.headers["x-prefix-cache-reason"] == "new"
         assert await client.is_closed()
         assert proxy.node("a").failures == 0
+        await proxy.settles()
         client.close()
 
 

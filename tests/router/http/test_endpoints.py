@@ -291,7 +291,7 @@ async def test_an_error_within_an_explanation_is_said_and_ends_the_connection(
     async with proxy_and_engines(1) as (proxy, _):
         proxy.node("a").claims = Faulty("held_tokens")
         async with client_of(proxy) as client:
-            got = await client.ask(post(chat_body("secret"), path="/explain"))
+            got = await client.ask(post(path="/explain"))
             assert (got.status, got.headers["connection"]) == (500, "close")
             assert "a fault" not in got.error["message"]
             assert await client.is_closed()
